@@ -17,7 +17,8 @@ DEADLINE_S = 60.0
 def open_socket(url: str, opened: dict[str, Any], end: Side, **more: Any) -> ClientConnection:
     """Opens the WebSocket of a meeting. `opened`: the answer that named it."""
     address = f"{url.replace('http', 'ws', 1)}{opened['url']}&end={end}"
-    return connect(address, proxy=None, compression=None, open_timeout=DEADLINE_S, close_timeout=DEADLINE_S, **more)
+    usual: dict[str, Any] = {"open_timeout": DEADLINE_S, "close_timeout": DEADLINE_S}
+    return connect(address, proxy=None, compression=None, **usual | more)
 
 
 def send_proof(socket: ClientConnection, opened: dict[str, Any], end: Side, **changed: Any) -> dict[str, str]:

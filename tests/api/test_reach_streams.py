@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from socket import SHUT_RDWR
+import socket
 import threading
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
+from api.server import server
 from store.attempts import end, read
 from store.attempts.facts import Claim
 from store.db.database import Database
@@ -79,7 +80,7 @@ def test_a_client_that_was_cut_joins_again_and_its_first_meeting_ends(
         (order,) = read.read_wanted(session, claim).reaches
     assert (order.kind, order.meeting, order.secret) == ("join", 2, again["secret"])
     with met(again, client=url, worker=url) as (client, worker):
-        client.socket.shutdown(SHUT_RDWR)
+        client.socket.shutdown(socket.SHUT_RDWR)
         assert code_of_close(worker) == 1001
     assert [row["meeting"] for row in service.get(f"/v1/jobs/{claim.job_id}/reaches")["data"]] == [2]
 
@@ -258,6 +259,59 @@ def test_a_client_that_reads_nothing_holds_up_its_worker_and_not_the_memory(
         assert sum(sent) < 32 << 20, "the rest waits where it comes from"
         assert sum(len(client.recv(timeout=DEADLINE_S)) for _ in range(count)) == count * len(message)
         thread.join()
+
+
+def test_a_client_that_answers_no_ping_is_cut(
+    service: ApiFixture, tmp_path: Path, redis_url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_PING_S", 0.05)
+    monkeypatch.setattr(server, "_PONG_S", 0.05)
+    address = service.database.engine.url.render_as_string(hide_password=False)
+    opened = service.client.post(f"/v1/jobs/{claim.job_id}/reaches", json={"kind": "ports"}).json()
+    with (
+        api_thread(tmp_path, address, redis_url) as url,
+        open_socket(url, opened, "client", max_queue=1, ping_interval=None, close_timeout=0.1) as client,
+        open_socket(url, opened, "worker") as worker,
+    ):
+        nonces = send_proof(client, opened, "client")
+        await_other(worker, opened, send_proof(worker, opened, "worker"))
+        await_other(client, opened, nonces)
+        for _ in range(3):  # what it does not read keeps it from seeing pings
+            worker.send(b"x" * 200_000)
+        assert code_of_close(worker) == 1001
+
+
+def test_many_tiny_messages_arrive_in_their_order(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    numbers = [number.to_bytes(2, "big") for number in range(10_000)]
+    with met(reach(), client=url, worker=url) as (client, worker):
+        frame = b"\x82\x82\0\0\0\0"  # final and binary, two bytes, a mask that changes nothing
+        client.socket.sendall(b"".join(frame + number for number in numbers))
+        received = b""
+        while len(received) < 20_000:
+            received += worker.recv(timeout=DEADLINE_S, decode=False)
+    assert received == b"".join(numbers)
+
+
+def test_many_texts_at_once_are_not_kept(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    with open_socket(url, reach(), "client") as client:
+        client.recv(timeout=DEADLINE_S)
+        client.socket.sendall(b"\x81\x81\0\0\0\0x" * 20_000)
+        with pytest.raises(ConnectionClosed) as cut:
+            client.recv(timeout=DEADLINE_S)
+        assert cut.value.rcvd is None
+
+
+def test_who_sends_pings_and_reads_no_answer_is_cut(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    host = urlsplit(url).netloc
+    asked = f"GET {reach()['url']}&end=client HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    asked += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=DEADLINE_S) as stranger:
+        stranger.sendall(asked.encode())
+        assert stranger.recv(12) == b"HTTP/1.1 101"
+        pings = (b"\x89\xfd\0\0\0\0" + b"x" * 125) * 8000
+        with pytest.raises(ConnectionError):
+            for _ in range(64):
+                stranger.sendall(pings)
 
 
 class _StandsStill:

@@ -78,7 +78,8 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     assert (shown["data_dir"], shown["running"], shown["queued"]) == (str(data), 0, 0)
     assert shown["url"].startswith("http://127.0.0.1:") and not shown["url"].endswith(":8000")
     assert len(json.loads(run_process(["ps", "--json"], env, cwd=tmp_path).stdout)) == 2
-    examined = run_process(["doctor"], env, cwd=tmp_path).stdout
+    (tmp_path / "torch.py").write_text("raise ImportError")  # tests/worker/test_doctor.py has the true one
+    examined = run_process(["doctor"], env | {"PYTHONPATH": str(tmp_path)}, cwd=tmp_path).stdout
     assert f"{data}: " in examined and "one did its duties" in examined, examined
     _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
     ended = run_process(["down"], env, cwd=tmp_path)
