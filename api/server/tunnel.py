@@ -16,7 +16,7 @@ _CLOSE_S = 5.0
 
 
 def is_stream(url: bytes) -> bool:
-    """Returns whether there is a WebSocket at this path."""
+    """Returns whether the service has a WebSocket at this path."""
     return _STREAM.fullmatch(url) is not None
 
 

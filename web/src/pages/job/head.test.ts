@@ -48,6 +48,7 @@ function head(job: JobView, attempts = [attempt(1)]): Shown {
     ondelete: () => asked.push("delete"),
     onnotes: () => asked.push("notes"),
     onstacks: () => asked.push("stacks"),
+    onterminal: () => asked.push("terminal"),
   });
   return { host, changed, asked };
 }
