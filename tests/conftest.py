@@ -19,7 +19,7 @@ import pytest
 from store.db.database import Database
 from store.redis import client as redis_client
 from tests import approved, forks, repeats, warm
-from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, in_memory
+from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, in_memory, migrated_postgresql
 from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
 from tests.running.quick import QUICK
@@ -131,7 +131,7 @@ def sqlite() -> Generator[SQLiteDatabases]:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Generator[PostgreSQLDatabases]:
-    with postgresql_server() as server, closing(PostgreSQLDatabases(server)) as databases:
+    with postgresql_server(data=migrated_postgresql()) as server, closing(PostgreSQLDatabases(server)) as databases:
         yield databases
 
 

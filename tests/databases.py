@@ -6,7 +6,7 @@ there the database is emptied and reused.
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 import shutil
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from migrations.actions import configuration
 from store.db.database import Database
 from store.tables import Base
 from tests import forks
-from tests.postgresql import PostgreSQLServer
+from tests.postgresql import PostgreSQLServer, postgresql_server
 
 on_both = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
 """Marks a test that depends on SQL, in a folder whose other tests run on SQLite only."""
@@ -36,6 +36,7 @@ quick_on_postgresql = pytest.mark.parametrize(
 """Runs a slow test of writers at once on PostgreSQL, where they hold each other up least."""
 
 _MEMORY_BYTES = 1 << 30
+_TEMPLATE = "migrated"
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(
     f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})".encode() for table in Base.metadata.tables
@@ -71,7 +72,18 @@ def migrated_sqlite() -> bytes:
         return path.read_bytes()
 
 
+@cache
+def migrated_postgresql() -> bytes:
+    """Returns the data of a server that has a migrated database, the template of others, as `migrated_sqlite`."""
+    with postgresql_server() as server:
+        with psycopg.connect(server.conninfo, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {_TEMPLATE} TEMPLATE template0".encode())
+        command.upgrade(configuration(server.url(_TEMPLATE)), "head")
+        return server.packed()
+
+
 forks.make_first(migrated_sqlite)
+forks.make_first(migrated_postgresql)
 
 
 def in_memory() -> Path | None:
@@ -115,6 +127,8 @@ class SQLiteDatabases:
 
 
 class PostgreSQLDatabases:
+    """Those of a server that began with `migrated_postgresql`."""
+
     def __init__(self, server: PostgreSQLServer) -> None:
         self._server = server
         self._spare: list[str] = []
@@ -138,7 +152,7 @@ class PostgreSQLDatabases:
     @contextmanager
     def migrated(self) -> Generator[str]:
         """Does what SQLiteDatabases does."""
-        name = self._spare.pop() if self._spare else self._create(template=self._template)
+        name = self._spare.pop() if self._spare else self._create(template=_TEMPLATE)
         try:
             yield self._server.url(name)
         finally:
@@ -146,12 +160,6 @@ class PostgreSQLDatabases:
                 self._spare.append(name)
             else:
                 self._drop(name)
-
-    @cached_property
-    def _template(self) -> str:
-        self._run("CREATE DATABASE migrated TEMPLATE template0")
-        command.upgrade(configuration(self._server.url("migrated")), "head")
-        return "migrated"
 
     def _create(self, *, template: str) -> str:
         name = f"test_{uuid4().hex}"

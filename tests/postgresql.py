@@ -34,15 +34,18 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class PostgreSQLServer:
-    """Keeps its data and its socket in `folder`. It can be restarted. `settings` override the defaults of tests."""
+    """Keeps its data and its socket in `folder`. It can be restarted. `settings` override the defaults of tests.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    `data`: what another server has packed. Without it, that of a new one.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, data: bytes | None = None) -> None:
         self._folder = folder
         self._data = folder / "data"
         self._settings = _SETTINGS | dict(settings or {})
         self.binaries = _installation(folder) / "bin"
         _hand_over(folder)
-        _run(folder, ["tar", "--extract"], given=_initialized())
+        _run(folder, ["tar", "--extract"], given=_initialized() if data is None else data)
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
@@ -90,6 +93,14 @@ class PostgreSQLServer:
             self._process.wait(_START_S)
             self._process = None
 
+    def packed(self) -> bytes:
+        """Ends the server, and returns its data as a tar."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(_START_S)
+        self._process = None
+        return _run(self._folder, ["tar", "--create", "data"])
+
     def _answers(self) -> bool:
         try:
             psycopg.connect(self.conninfo).close()
@@ -99,11 +110,13 @@ class PostgreSQLServer:
 
 
 @contextmanager
-def postgresql_server(settings: Mapping[str, str] | None = None) -> Generator[PostgreSQLServer]:
-    """Runs a server; it and its files are removed afterwards."""
+def postgresql_server(
+    settings: Mapping[str, str] | None = None, *, data: bytes | None = None
+) -> Generator[PostgreSQLServer]:
+    """Runs a server; it and its files are removed afterwards. `settings` and `data` are those of `PostgreSQLServer`."""
     # Not in pytest's folder, which only its owner may enter.
     with TemporaryDirectory(prefix="torchyard-postgresql-") as folder:
-        server = PostgreSQLServer(Path(folder), settings)
+        server = PostgreSQLServer(Path(folder), settings, data=data)
         try:
             server.start()
             yield server

@@ -72,7 +72,9 @@ class Daemon:
         self.id = service.verbs.worker_id
         offer = None if pool is None else pool.report
         isolation = (engine.starts().isolation or levels.OFF) if pool is None else pool.isolation
-        context = WorkerContext.of(settings, engine, self._verbs, health=health, isolation=isolation, pool=offer)
+        context = WorkerContext.of(
+            settings, engine, self._verbs, health=health, isolation=isolation, pool=offer, service=service.address
+        )
         self._runners = AttemptRunners(context)
         self._troubles = Troubles()
         if lacking is not None:

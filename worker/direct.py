@@ -1,7 +1,10 @@
 """The service as a worker on one of its own hosts reaches it: by the database, Redis and the folder of blobs."""
 
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 import socket
+import ssl
 from typing import Self
 
 from store import housekeeping
@@ -14,9 +17,12 @@ from store.worker.placing import Placer
 from store.worker.records import Claim
 from store.worker.verbs import WorkerStore
 from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.host import trust
+from torchyard.host.tls import Tls
 from worker.cleanup import blobs
 from worker.identity import worker_id
 from worker.placement.forecaster import Forecaster
+from worker.reaches.meeting import OWN_API, ServiceAddress
 from worker.rescue import Rescue
 from worker.settings import Retention, Settings
 
@@ -30,6 +36,7 @@ class DirectService:
         self._settings = settings
         self.name = socket.gethostname()
         self.verbs = WorkerStore(store, worker_id(settings.identity), holder=holder)
+        self.address = ServiceAddress(settings.api_url or OWN_API, partial(_context, settings.api_certificate))
         self.placing = _Passes(store, self.verbs.worker_id, settings, holder=holder)
 
     @classmethod
@@ -53,6 +60,11 @@ class DirectService:
 
     def close(self) -> None:
         self._store.close()
+
+
+def _context(certificate: Path | None) -> ssl.SSLContext:
+    """Returns what checks the certificate of the service. Raises ConfigError."""
+    return trust.context(None if certificate is None else Tls(certificate, certificate).text())
 
 
 class Duties:

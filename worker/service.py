@@ -6,6 +6,7 @@ from typing import Protocol
 from store.worker.protocol import Verbs
 from store.worker.records import Claim
 from torchyard.contract.cluster.devices import DeviceReport
+from worker.reaches.meeting import ServiceAddress
 
 
 class Wakeups(Protocol):
@@ -106,6 +107,11 @@ class Service(Protocol):
 
     @property
     def verbs(self) -> Verbs: ...
+
+    @property
+    def address(self) -> ServiceAddress:
+        """Where the ends of reaches meet."""
+        ...
 
     @property
     def placing(self) -> Placing: ...

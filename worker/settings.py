@@ -89,6 +89,12 @@ Umask = Annotated[int | None, BeforeValidator(_umask)]
 class Settings(OutputSettings, ClusterSettings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
+    api_url: Annotated[
+        str, Field(pattern=allowing(r"^(https?://[^\s/?#@]+)?$", "an address such as https://HOST:PORT"))
+    ] = ""
+    """Where this worker reaches the API. Empty: at port 8000 of this host."""
+    api_certificate: AbsolutePath | None = None
+    """The file with the only certificate that the API may have there, as PEM. Empty: one of an authority."""
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     held_gpus: Literal["refuse", "leave"] = "refuse"
     """What it does where another worker of the host holds a GPU. `leave`: it starts, and offers the others."""

@@ -12,7 +12,7 @@ from store.reaches import meetings
 from store.reaches.facts import End, MeetingFacts
 from torchyard.contract.reach.proof import SECRET_BYTES, new_nonce, prove, proves
 
-_PROOF_S = 10.0
+PROOF_S = 10.0
 """How long an end may take to prove itself."""
 _LONGEST_PROOF = 1000
 
@@ -46,7 +46,7 @@ async def ask(websocket: WebSocket, access: Access, reach_id: str, *, meeting: i
     """Asks an end for its proof, once. Raises NotProved, and Unavailable."""
     nonce = new_nonce()
     try:
-        async with asyncio.timeout(_PROOF_S):
+        async with asyncio.timeout(PROOF_S):
             await websocket.send_text(json.dumps({"nonce": nonce}))
             sent = _parsed(await websocket.receive())
     except (TimeoutError, WebSocketDisconnect, RuntimeError):

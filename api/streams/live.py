@@ -196,14 +196,14 @@ class Live:
             hearer(name)
         if name is None:
             self.subscribed = True
-            self._wake_all()  # a change before the subscription was not announced to it
+            self._wake_all(access_changed=True)  # a change before the subscription was not announced to it
             return
         for watch in self._watches.get(name, ()):
             watch.wake(access_changed=is_channel(name))
 
-    def _wake_all(self) -> None:
+    def _wake_all(self, *, access_changed: bool = False) -> None:
         for watch in self._open:
-            watch.wake()
+            watch.wake(access_changed=access_changed)
 
 
 def _lines(job_id: str) -> str:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import hmac
 import secrets
 
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, case, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.cluster.workers import is_alive
@@ -61,12 +61,16 @@ def find_use(session: Session, token: str) -> TokenUse | None:
 
 
 def use_from(session: Session, worker_id: str, boot: str) -> bool:
-    """Has the host of that boot use the token. Returns False, and notes it, while another one is alive that does."""
+    """Has the host of that boot use the token. Returns False, and notes it, while another one is alive that does.
+
+    Who takes over may be the same host, started again: that it was refused before says nothing of another one.
+    """
     is_away = ~select(Worker.id).where(Worker.id == worker_id, is_alive()).exists()
     may_use = or_(WorkerToken.boot.is_(None), WorkerToken.boot == boot, is_away)
     own = WorkerToken.worker_id == worker_id
-    taken = update(WorkerToken).where(own, may_use).values(boot=boot).returning(WorkerToken.worker_id)
-    if session.execute(taken).first() is not None:
+    refused_at = case((WorkerToken.boot == boot, WorkerToken.refused_at), else_=None)
+    taken = update(WorkerToken).where(own, may_use).values(boot=boot, refused_at=refused_at)
+    if session.execute(taken.returning(WorkerToken.worker_id)).first() is not None:
         return True
     session.execute(update(WorkerToken).where(own).values(refused_at=now_us()))
     return False

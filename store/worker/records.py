@@ -50,6 +50,7 @@ from store.output.facts import (
     StoredArtifact,
 )
 from store.output.line_patterns import LinePattern
+from store.reaches.facts import ReachOrder
 from torchyard.contract.cluster.devices import DeviceReport
 
 NOTHING_PUT = Put()
@@ -98,6 +99,7 @@ __all__ = [
     "PictureFacts",
     "Prepared",
     "Put",
+    "ReachOrder",
     "RefusedBlob",
     "Registered",
     "Room",

@@ -61,7 +61,10 @@ class ServedWorker(WorkerStore):
         with self._store.write("register") as session:
             is_only_one = worker_tokens.use_from(session, self.worker_id, boot)
         if not is_only_one:
-            raise Conflict("another host uses the token of this worker now: join this host on its own")
+            raise Conflict(
+                "another host uses the token of this worker, or this host did before it was started again: in the first"
+                " case join this host on its own, in the second it is let in half a minute after it was last heard of"
+            )
         with self._store.read() as session:
             workers.check_devices(session, self.worker_id, offer.devices)
             joined_as = workers.name_of(session, self.worker_id)

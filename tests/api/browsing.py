@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from tests.api.reach_ends import DEADLINE_S
 from tests.api.service import TOKEN
@@ -73,7 +74,7 @@ class Opened:
         """Opens a WebSocket, as a script of the origin does."""
         return connect(
             f"ws://{self.host}{path}",
-            origin=origin or self.origin,  # pyright: ignore[reportArgumentType]
+            origin=Origin(origin or self.origin),
             additional_headers={"Cookie": _sent(self.cookies)},
             address=("127.0.0.1", self.port),
             proxy=None,

@@ -5,6 +5,8 @@ from contextlib import ExitStack, contextmanager
 import json
 from typing import Any
 
+import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from torchyard.contract.reach.proof import Side, new_nonce, prove, proves
@@ -15,7 +17,8 @@ DEADLINE_S = 60.0
 def open_socket(url: str, opened: dict[str, Any], end: Side, **more: Any) -> ClientConnection:
     """Opens the WebSocket of a meeting. `opened`: the answer that named it."""
     address = f"{url.replace('http', 'ws', 1)}{opened['url']}&end={end}"
-    return connect(address, proxy=None, compression=None, open_timeout=DEADLINE_S, close_timeout=DEADLINE_S, **more)
+    usual: dict[str, Any] = {"open_timeout": DEADLINE_S, "close_timeout": DEADLINE_S}
+    return connect(address, proxy=None, compression=None, **usual | more)
 
 
 def send_proof(socket: ClientConnection, opened: dict[str, Any], end: Side, **changed: Any) -> dict[str, str]:
@@ -54,3 +57,12 @@ def met(
         for end in order:
             await_other(sockets[end], opened, nonces[end])
         yield sockets["client"], sockets["worker"]
+
+
+def code_of_close(socket: ClientConnection) -> int:
+    """Reads until the service closes the WebSocket, and returns the code with which it does."""
+    with pytest.raises(ConnectionClosed) as error:
+        while True:
+            socket.recv(timeout=DEADLINE_S)
+    assert error.value.rcvd is not None
+    return error.value.rcvd.code

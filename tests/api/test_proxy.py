@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.api.raw import Served, wait_until
+from tests.api.reach_ends import code_of_close, open_socket, send_proof
 from tests.api.service import TOKEN
 from tests.api.test_server import BIG, SHA256, download_of, service_served
 from tests.databases import SQLiteDatabases
@@ -110,6 +111,17 @@ def test_the_proxy_serves_no_file_without_the_api(client: tuple[httpx2.Client, s
     http, path = client
     assert http.get(f"/protected-blobs/{SHA256[:2]}/{SHA256}").status_code == 404
     assert http.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_a_websocket_is_opened_through_the_proxy(client: tuple[httpx2.Client, str]) -> None:
+    http, _ = client
+    unknown = {"id": f"rch_{'0' * 32}", "meeting": 1, "secret": "00" * 32}
+    unknown["url"] = f"/v1/reaches/{unknown['id']}/stream?meeting=1"
+    named = f"http://torchyard.example.com:{http.base_url.port}"
+    stranger = open_socket(named, unknown, "client", address=("127.0.0.1", http.base_url.port), legacy=True)
+    send_proof(stranger, unknown, "client")
+    assert code_of_close(stranger) == 4403
+    stranger.close()
 
 
 def _listens(port: int) -> bool:

@@ -1,5 +1,6 @@
 """Opening, listing and ending reaches by requests. What goes through them: `test_reach_streams`."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,23 @@ def test_another_users_job_is_not_found_and_one_that_may_be_read_is_forbidden(se
     assert [answer.status_code for answer in answers] == [404, 403]
     assert service.client.post(f"/v1/reaches/rch_{'0' * 32}/meetings").status_code == 404
     assert service.client.post("/v1/reaches/nothing/meetings").status_code == 404
+
+
+def test_a_setting_lets_operators_reach_into_the_jobs_of_others(service: ApiFixture) -> None:
+    service.act_as("bob")
+    job_id = service.submit(visibility="private")["id"]
+    service.start(job_id)
+    service.act_as("admin")
+    path = f"/v1/jobs/{job_id}/reaches"
+    assert service.client.post(path, json=PROGRAM).status_code == 403
+    state = service.app.state
+    lenient = service.settings.model_copy(update={"exec_by_operators": True})
+    state.services = replace(state.services, settings=lenient)
+    opened = service.client.post(path, json=PROGRAM)
+    assert opened.status_code == 201
+    newest = service.get("/v1/audit")["data"][0]
+    assert (newest["action"], newest["who"]) == ("reach.open", "admin")
+    assert newest["object"] == f"{opened.json()['id']} of {job_id}: program nvidia-smi"
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -19,6 +19,7 @@ import pytest
 from tests import forked_warm, forks
 from tests.chaos import job_processes
 from tests.chaos.run import Options, run
+from tests.hosts.lab import missing
 
 forks.preload("api.app", "api.processes.parent", "controller.duties", *forked_warm.MODULES)
 
@@ -50,8 +51,11 @@ def test_nothing_is_lost_in_a_short_run(scratch: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_nothing_is_lost_while_everything_is_killed(scratch: Path) -> None:
-    argv = [*CHAOS, *LONG]
+@pytest.mark.parametrize("workers", ["direct", "remote"])
+def test_nothing_is_lost_while_everything_is_killed(scratch: Path, workers: str) -> None:
+    if workers == "remote" and (lacking := missing()) is not None:
+        pytest.skip(lacking)
+    argv = [*CHAOS, *LONG, *(["--boxes"] if workers == "remote" else [])]
     done = subprocess.run(argv, cwd=ROOT, env=environment(scratch), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     kills = re.search(r"^kills: (\d+)", done.stdout, re.MULTILINE)

@@ -9,6 +9,7 @@ from sqlalchemy import func, select, update
 
 from controller import duties
 from controller.duties import Idle
+from store.attempts import use
 from store.attempts.idleness import follow
 from store.db.database import in_us, now_us
 from store.jobs import stop
@@ -131,6 +132,16 @@ def test_it_is_warned_once_at_half_of_its_timeout_and_stopped_at_the_end(holder:
     )
     assert job.error is not None
     assert (job.error["code"], job.idle_requested_at, job.idle_timeout_s) == ("idle_timeout", None, None)
+
+
+@quick_on_sqlite
+def test_a_job_in_which_a_user_types_is_in_use(holder: Holder) -> None:
+    holder.run().idles("40m")
+    holder.db.write(lambda session: use.note_input(session, holder.claim.attempt_id))
+    holder.look()
+    assert holder.warnings == []
+    holder.idles("40m", input_at=now_us() - us("16m")).look()
+    assert holder.warnings == [HALF.format("16m")]
 
 
 @quick_on_sqlite

@@ -18,6 +18,10 @@ if [ -n "$NAME" ]; then
     hostname "$NAME"
     ip link set lo up
     mount --bind /dev/null /etc/resolv.conf  # whoever asks for a name that is not in /etc/hosts is refused at once
+    boot=$(mktemp)
+    cat /proc/sys/kernel/random/uuid > "$boot"
+    mount --bind "$boot" /proc/sys/kernel/random/boot_id  # each start is another one
+    rm "$boot"
 fi
 if [ -n "$CGROUPS" ]; then
     mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup

@@ -21,6 +21,7 @@ from store.models import models
 from store.models.facts import NewVersion
 from store.queue import waiting
 from store.queue.reservations import Change
+from store.reaches import reaches
 from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
 from store.worker.verbs import WorkerStore
@@ -28,9 +29,11 @@ from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.reach.orders import Order
 from torchyard.contract.states import EndReason, Reason
 from torchyard.contract.team.roles import Resource, Role
 
+PORTS = Order(kind="ports")
 ORDER = ("workers", "attempts", "jobs", "users")
 _TABLES = "|".join(ORDER)
 _LOCKED = re.compile(
@@ -96,6 +99,8 @@ def _live(db: StoreFixture) -> None:
     assert db.reserve(Change(worker, "cpu", 1, None))
     claim = db.running(runs, worker, "a")
     db.write(lambda session: stacks.request(session, runs))
+    opened = db.write(lambda session: reaches.open_reach(session, runs, PORTS, caller=Caller("ada", Role.MEMBER)))
+    db.write(lambda session: reaches.end(session, opened.id, caller=Caller("ada", Role.MEMBER)))
     db.record(claim, seq=0, checkpoints=[checkpoint("c", step=1)], card={"a": 1}, progress={"step": 1})
     assert db.preempt(runs, preemptor=_submit(db, priority=5))
     assert db.end(claim, EndReason.PREEMPTED)

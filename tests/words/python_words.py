@@ -8,8 +8,10 @@ import re
 _WORDS = re.compile(r"[^\W\d_]{2,}[,.:;]? +(?:[^\W\d_]|\{)")
 """Two words, at least."""
 _NO_SENTENCE = re.compile(
-    r"(?:SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|BEGIN) |\\[dswb(]|\(\?[:P]|^\s*(?:import|def) "
+    r"(?:SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|BEGIN|UNION|AND) |\b(?:IN \(|IS NULL|IS NOT NULL)"
+    r"|redis\.call|^local |\\[dswb(]|\(\?[:P]|^\s*(?:import|def) "
 )
+"""SQL, the scripts of Redis, patterns and programs."""
 _RAISE = re.compile(r" *raise [\w.]+\(")
 _LOGGED = {"debug", "info", "warning", "error", "exception", "critical"}
 _NOT_READ = {"compile", "text", "write", "read", "failpoint", "TypeVar", "cast"}

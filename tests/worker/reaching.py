@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+import socket
 from typing import Any
 import uuid
 
-from tests.worker.attempt import DEADLINE_S, Attempt
+from tests.worker.attempt import DEADLINE_S
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.reach.channels import Incoming, Outgoing
 from torchyard.contract.reach.frames import Frame, FrameReader, Kind
-from torchyard.contract.reach.orders import Call, Hello, Order
+from torchyard.contract.reach.orders import Call, Hello, Order, Target
 from worker.engines.local import entrance
 
 
@@ -16,7 +18,7 @@ from worker.engines.local import entrance
 class Reached:
     """A reach, and all that has come over its connections so far."""
 
-    attempt: Attempt
+    run: RunDir
     id: str = field(default_factory=lambda: f"rch_{uuid.uuid4()}")
     output: dict[int, bytearray] = field(default_factory=lambda: {0: bytearray(), 1: bytearray()})
     last: Frame | None = None
@@ -29,6 +31,7 @@ class Reached:
         self.incoming: dict[int, Incoming] = {}
         self.outgoing: dict[int, Outgoing] = {}
         self._is_greeted = False
+        self.connection: socket.socket | None = None
 
     def start(self, argv: Sequence[str] = (), **order: Any) -> "Reached":
         values: dict[str, Any] = {"kind": "program", "argv": list(argv), **order}
@@ -40,9 +43,11 @@ class Reached:
         return self
 
     def cut(self) -> None:
-        self.connection.close()
+        if self.connection is not None:
+            self.connection.close()
 
     def send(self, *frames: Frame) -> None:
+        assert self.connection is not None
         self.connection.sendall(b"".join(frame.encode() for frame in frames))
 
     def write(self, content: bytes, *, channel: int = 0) -> None:
@@ -56,6 +61,7 @@ class Reached:
 
     def read_until(self, condition: Callable[[], object], *, acknowledges: bool = True) -> "Reached":
         while not condition():
+            assert self.connection is not None
             content = self.connection.recv(1 << 18)
             assert content, (self.output, self.last, self.warnings)
             for frame in self._reader.feed(content):
@@ -68,24 +74,32 @@ class Reached:
         assert self.last is not None
         assert self.last.kind is Kind.EXIT, self.last
         self.send(Frame(Kind.CLOSE))
-        self.connection.close()
         return self.last.number
 
     def error(self) -> str:
         self.read_until(lambda: self.last is not None)
         assert self.last is not None
         assert self.last.kind is Kind.ERROR, self.last
-        self.connection.close()
         return self.last.content.decode()
+
+    def open(self, channel: int, **target: Any) -> str:
+        """Has a channel be connected. Returns why it is not, or nothing."""
+        self.send(Frame(Kind.OPEN, channel, Target(**target).to_json().encode()))
+        before = len(self.answers)
+        self.read_until(lambda: len(self.answers) > before)
+        answer = self.answers[-1]
+        assert answer.kind in {Kind.OPENED, Kind.REFUSED}, answer
+        return answer.content.decode()
 
     def text(self, channel: int = 0) -> str:
         return self.output[channel].decode()
 
     def _connect(self, call: Call) -> None:
-        self.connection = entrance.reach(self.attempt.run, call)
+        self.connection = entrance.reach(self.run, call)
         self.connection.settimeout(DEADLINE_S)
         self._reader = FrameReader()
-        received = {str(number): channel.received for number, channel in self.incoming.items()}
+        numbers = self.incoming.keys() | self.outgoing.keys()
+        received = {str(each): self.incoming[each].received if each in self.incoming else 0 for each in numbers}
         self.send(Frame(Kind.HELLO, content=Hello(received=received).to_json().encode()))
         self._is_greeted = False
         self.read_until(lambda: self._is_greeted)

@@ -75,14 +75,8 @@ def assert_saved(attempt: Attempt, reason: EndReason, *, ranks: int = 1) -> None
 GO = {"go.sh": "#!/bin/bash\npython train.py\n", "train.py": TRAINS}
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        EndReason.PAUSED,
-        pytest.param(EndReason.CANCELLED, marks=pytest.mark.thorough),
-        pytest.param(EndReason.PREEMPTED, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough  # the quick run has a script that goes on after its program, and one that is killed
+@pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.CANCELLED, EndReason.PREEMPTED])
 def test_a_program_behind_a_shell_script_saves_at_a_stop(attempt: Attempt, reason: EndReason) -> None:
     start(attempt, GO, ["./go.sh"])
     attempt.stop(reason, grace=60)
@@ -90,6 +84,7 @@ def test_a_program_behind_a_shell_script_saves_at_a_stop(attempt: Attempt, reaso
     assert_saved(attempt, reason)
 
 
+@pytest.mark.thorough  # the quick run shuts the host down while children of multiprocessing train
 def test_it_saves_when_its_host_is_shut_down(attempt: Attempt) -> None:
     start(attempt, GO, ["./go.sh"], stop_grace="1m")
     process.send(attempt.supervisor, signal.SIGTERM)
@@ -136,7 +131,13 @@ ACCELERATE = ["accelerate", "launch", "--num_machines", "1", "--num_processes"]
         pytest.param(WRAPPER, ["python", "wrapper.py"], 1, id="subprocess.run", marks=pytest.mark.thorough),
         pytest.param(MPIRUN, ["python", "mpirun", "python", "train.py"], 2, id="mpirun"),
         pytest.param({"train.py": TRAINS}, UV, 1, id="uv run", marks=pytest.mark.thorough),
-        pytest.param(DEEPSPEED, ["python", "-m", "deepspeed.launcher.runner", "train.py"], 2, id="deepspeed"),
+        pytest.param(
+            DEEPSPEED,
+            ["python", "-m", "deepspeed.launcher.runner", "train.py"],
+            2,
+            id="deepspeed",
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             {"train.py": TRAINS},
             ["torchrun", "--standalone", "--nproc-per-node=2", "train.py"],

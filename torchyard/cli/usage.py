@@ -21,7 +21,7 @@ _SHOWN = 100
 """Characters of a wrong value."""
 _COMPLETE = "value_error"
 """The type of a finding that has the value in its words."""
-_OWN_OPTIONS = {"run": {"allow_interspersed_args": False}}
+_OWN_OPTIONS = {name: {"allow_interspersed_args": False} for name in ("run", "exec")}
 """What follows the program are its own arguments, also those that look like options."""
 _HELP = {"help_option_names": ["-h", "--help"]}
 

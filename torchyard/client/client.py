@@ -9,6 +9,7 @@ from torchyard.client.core.client import ClientCore
 from torchyard.client.core.job import JobCore
 from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
+from torchyard.client.core.reaches import ReachesCore
 from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.core.team import QuotasCore, SavedViewsCore, SecretsCore, SessionsCore, TokensCore, UsersCore
@@ -112,6 +113,14 @@ class Bundles(Driver[BundlesCore]):
     download = blocking(BundlesCore.download)
 
 
+class Reaches(Driver[ReachesCore]):
+    """The operations of `ReachesCore`, which block until their result is there."""
+
+    open = blocking(ReachesCore.open)
+    meet_again = blocking(ReachesCore.meet_again)
+    end = blocking(ReachesCore.end)
+
+
 class Workers(Driver[WorkersCore]):
     """The operations of `WorkersCore`, which block until their result is there."""
 
@@ -213,6 +222,7 @@ class Client(Driver[ClientCore]):
         self.schedules = Schedules(self._core.schedules)
         self.models = Models(self._core.models)
         self.bundles = Bundles(self._core.bundles)
+        self.reaches = Reaches(self._core.reaches)
         self.workers = Workers(self._core.workers)
         self.users = Users(self._core.users)
         self.tokens = Tokens(self._core.tokens)

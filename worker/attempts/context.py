@@ -25,6 +25,7 @@ from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
 from worker.packages.rules import PackageRules
+from worker.reaches.meeting import ServiceAddress
 from worker.settings import Settings
 
 
@@ -55,6 +56,9 @@ class WorkerContext:
     shard_above: int | None = SHARD_ABOVE
     """Bytes of a state in shards above which each rank writes its own part of a checkpoint. None: none does."""
 
+    service: ServiceAddress = field(default_factory=ServiceAddress, kw_only=True)
+    """Where the ends of reaches meet."""
+
     folder_lasts: timedelta | None = None
     """How long the working folder of a job is there after its end. None: for ever."""
 
@@ -68,6 +72,7 @@ class WorkerContext:
         health: Health | None,
         isolation: IsolationReport,
         pool: Callable[[], PoolReport] | None,
+        service: ServiceAddress,
     ) -> Self:
         """Returns what a worker with these settings shares."""
         return cls(
@@ -84,6 +89,7 @@ class WorkerContext:
             settings.shard_above,
             settings.folder_retention,
             environments=settings.offered_environments(isolation),
+            service=service,
         )
 
     @property

@@ -29,6 +29,7 @@ from worker.attempts.prepare.setup import Setup
 from worker.attempts.waiting import WaitingReasons
 from worker.devices.quarantine import DeviceUse
 from worker.engines.base import Handle, Waiting
+from worker.reaches.reaches import Reaches
 
 _RETRY_S = 1.0
 _INSTALLING_S = 0.1
@@ -48,6 +49,7 @@ class AttemptExecutor:
         self._intents = IntentReader(self._attempt.records, instructions, longest_grace=worker.max_stop_grace)
         self._setup = Setup(self._attempt, check_wanted=self._check_wanted)
         self._following = Following(self._attempt)
+        self._reaches = Reaches(worker.engine, worker.service)
         self._waiting = WaitingReasons(self._attempt.records, number=claim.number)
         self._facts: AttemptFacts | None = None
         """As `begin` read them: what is used of them does not change while the attempt is open."""
@@ -66,12 +68,14 @@ class AttemptExecutor:
         if facts.launcher is not None:
             handle = Handle(key, world_size, facts.launcher)
             engine.adopt(handle)
+            self._reaches.follow(handle)
             self._following.follow(handle, facts)
             return None
         engine_run = engine.find(key, world_size=world_size, claimed_at=facts.started_at)
         if engine_run is None:
             return Unprepared()
         self._following.launched(engine_run, facts)
+        self._reaches.follow(engine_run)
         return None
 
     def start(self) -> None:
@@ -81,6 +85,7 @@ class AttemptExecutor:
     def close(self) -> None:
         """Ends what this process does for the attempt."""
         self._setup.close()
+        self._reaches.close()
         self._following.close()
 
     def look_for_stray_memory(self) -> None:
@@ -88,7 +93,10 @@ class AttemptExecutor:
         self._following.look_for_stray_memory()
 
     def intents(self) -> Intents:
-        return self._intents.intents()
+        """Returns what is wanted of the attempt, and begins with what is wanted for reaches into it."""
+        intents = self._intents.intents()
+        self._reaches.carry_out(self._intents.reaches)
+        return intents
 
     def recheck_intents(self) -> None:
         """Has the next turn read the intents of the job's owner."""
@@ -172,6 +180,7 @@ class AttemptExecutor:
                 self._show_waiting(Waiting(started.problem))
             return started
         self._following.launched(started, self._facts)
+        self._reaches.follow(started)
         if started.note is not None:
             self._attempt.notices.send_once(started.note, level="info")
         return None

@@ -1,11 +1,11 @@
 """What is wanted of an attempt: by the job's owner, from the store, and by the daemon, from its instructions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 import logging
 import time
 
-from store.worker.records import AT_ONCE, AttemptFacts, Wanted
+from store.worker.records import AT_ONCE, AttemptFacts, ReachOrder, Wanted
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.states import EndReason
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
@@ -51,6 +51,11 @@ class IntentReader:
     def stacks_requested_at(self) -> int | None:
         """The time of the newest request for the stacks of the ranks, which may have been answered since."""
         return self._wanted.stacks_requested_at
+
+    @property
+    def reaches(self) -> Sequence[ReachOrder]:
+        """What is to be done for the reaches of users, which may be done by now."""
+        return self._wanted.reaches
 
     @property
     def used(self) -> timedelta:

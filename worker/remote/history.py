@@ -65,6 +65,8 @@ class RemoteFolders:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sizes: dict[str, int] | None = None
+        """What was stored last."""
 
     def find_known(self, job_ids: Collection[str]) -> dict[str, KnownJob]:
         known: dict[str, KnownJob] = {}
@@ -83,7 +85,9 @@ class RemoteFolders:
         return self._connection.call(wire.SPECS, wire.OwnerAsked(owner=owner))
 
     def store_sizes(self, sizes: Mapping[str, int]) -> None:
-        self._connection.call(wire.SIZES, wire.SizesAsked(sizes=dict(sizes)))
+        if sizes != self._sizes:  # an idle worker sends its heartbeat alone
+            self._connection.call(wire.SIZES, wire.SizesAsked(sizes=dict(sizes)))
+            self._sizes = dict(sizes)
 
 
 def _parts(job_ids: Collection[str]) -> list[list[str]]:

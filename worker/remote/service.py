@@ -11,6 +11,7 @@ from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.host import joined as joining
 from torchyard.host.identity import boot_id
 from torchyard.host.joined import Joined
+from worker.reaches.meeting import ServiceAddress
 from worker.remote.blobs import RemoteBlobs
 from worker.remote.connection import Connection
 from worker.remote.no_duties import NoDuties, NoForecasts
@@ -45,6 +46,7 @@ class RemoteService:
         self.name = name
         self.connection = Connection(url, token=token, boot=boot, context=context)
         self._reporting = Reporting(self.connection, clock=time.monotonic)
+        self.address = ServiceAddress(url, lambda: context)
         self._blobs = RemoteBlobs(blobs, self.connection.http, cache_bytes=cache_bytes)
         self.verbs = RemoteVerbs(self.connection, worker_id, blobs=self._blobs, reporting=self._reporting)
         self.placing = RemotePlacing(self.connection, self._reporting)

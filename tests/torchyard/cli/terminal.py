@@ -1,6 +1,7 @@
 """Runs a command in a pseudo-terminal: in a fork of the fork server, which starts much faster than Python does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 import fcntl
 import os
 from pathlib import Path
@@ -9,12 +10,85 @@ import struct
 import sys
 import termios
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tests import forks
 from tests.torchyard.cli.invocation import exit_code
 
 forks.preload(__name__)
+
+
+class Terminal:
+    """A terminal with the command in it. `screen`: all that it has shown."""
+
+    def __init__(self, descriptor: int, process: forks.context.Process) -> None:
+        self.descriptor = descriptor
+        self.process = process
+        self.screen = ""
+        self._seen = 0
+
+    def type(self, text: str) -> None:
+        os.write(self.descriptor, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Waits until this is shown, after what was waited for before."""
+        while (found := self.screen.find(text, self._seen)) < 0:
+            assert self._read(), f"it has ended without {text!r}:\n{self.screen}"
+        self._seen = found + len(text)
+
+    def answer(self, text: str, *, shown: str) -> None:
+        """Types the text once `shown` is, if it ever is."""
+        while shown not in self.screen:
+            if not self._read():
+                return
+        self.type(text)
+
+    def wait(self) -> int:
+        """Reads to the end. Returns the exit code of the command."""
+        while self._read():
+            pass
+        self.process.join()
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+    def modes(self) -> list[Any]:
+        """Returns what the terminal does with what is typed and shown."""
+        return termios.tcgetattr(self.descriptor)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _read(self) -> bool:
+        """Takes what is shown next. Returns whether there was anything: if not, all was read and the command ended."""
+        ready, _, _ = select.select([self.descriptor, self.process.sentinel], [], [])
+        shown = os.read(self.descriptor, 65536).decode(errors="replace") if self.descriptor in ready else ""
+        self.screen += shown
+        return bool(shown)
+
+
+@contextmanager
+def terminal(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    rows: int = 24,
+    columns: int = 80,
+    cwd: Path | None = None,
+) -> Generator[Terminal]:
+    """Runs `torchyard` in a terminal for the duration of the block, and kills it then."""
+    descriptor, other_end = os.openpty()
+    fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = forks.context.Process(
+        target=_run, args=(os.ttyname(other_end), [*arguments], {**environment}, str(cwd or Path.cwd()))
+    )
+    try:
+        process.start()
+        yield Terminal(descriptor, process)
+    finally:
+        process.kill()
+        process.join()
+        os.close(descriptor)
+        os.close(other_end)
 
 
 def in_terminal(
@@ -27,25 +101,10 @@ def in_terminal(
     cwd: Path | None = None,
 ) -> tuple[int, str]:
     """Returns the exit code of `torchyard` and its output. Types `answer` once `shown` is in the output."""
-    terminal, other_end = os.openpty()
-    try:
-        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = forks.context.Process(
-            target=_run, args=(os.ttyname(other_end), [*arguments], {**environment}, str(cwd or Path.cwd()))
-        )
-        process.start()
-        screen, typed = "", False
-        while data := _read(terminal, ended=process.sentinel):
-            screen += data
-            if answer and not typed and shown in screen:
-                os.write(terminal, answer.encode())
-                typed = True
-        process.join()
-    finally:
-        os.close(terminal)
-        os.close(other_end)
-    assert process.exitcode is not None
-    return process.exitcode, screen
+    with terminal(arguments, environment, columns=columns, cwd=cwd) as running:
+        if answer:
+            running.answer(answer, shown=shown)
+        return running.wait(), running.screen
 
 
 def _run(terminal: str, arguments: list[str], environment: dict[str, str], cwd: str) -> NoReturn:
@@ -68,9 +127,3 @@ def _run(terminal: str, arguments: list[str], environment: dict[str, str], cwd: 
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(code)
-
-
-def _read(terminal: int, *, ended: int) -> str:
-    """Returns what the process shows next. Returns "" if it has ended and everything was read."""
-    ready, _, _ = select.select([terminal, ended], [], [])
-    return os.read(terminal, 65536).decode(errors="replace") if terminal in ready else ""

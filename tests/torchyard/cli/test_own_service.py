@@ -1,6 +1,6 @@
 """The service of one user on one machine, which `run` starts where no server is known."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 import json
@@ -50,7 +50,7 @@ def gpu_of_another_worker(data: Path) -> Generator[None]:
 
 
 def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> None:
-    """Two commands at once start one service; it is found from another folder, and ended by `down`."""
+    """Two commands at once start one service; it is found from another folder, ended by `down`, and not used later."""
     env = {
         **environment(None, ""),
         "XDG_DATA_HOME": str(home),
@@ -78,7 +78,8 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     assert (shown["data_dir"], shown["running"], shown["queued"]) == (str(data), 0, 0)
     assert shown["url"].startswith("http://127.0.0.1:") and not shown["url"].endswith(":8000")
     assert len(json.loads(run_process(["ps", "--json"], env, cwd=tmp_path).stdout)) == 2
-    examined = run_process(["doctor"], env, cwd=tmp_path).stdout
+    (tmp_path / "torch.py").write_text("raise ImportError")  # tests/worker/test_doctor.py has the true one
+    examined = run_process(["doctor"], env | {"PYTHONPATH": str(tmp_path)}, cwd=tmp_path).stdout
     assert f"{data}: " in examined and "one did its duties" in examined, examined
     _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
     ended = run_process(["down"], env, cwd=tmp_path)
@@ -87,12 +88,21 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
         "Stopped with it: 1 schedule. After the next start they go on.\n",
     )
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1
-    again = json.loads(run_process(["up", "--detach", "--json"], env, cwd=tmp_path).stdout)
-    assert again["url"] == shown["url"]
-    status = run_process(["status"], env, cwd=tmp_path).stdout
-    assert "schedules 1\nIts schedules keep it running" in status
-    assert run_process(["down"], env, cwd=tmp_path).returncode == 0
+    _check_that_it_ends_when_nobody_uses_it(data, shown["url"], env)
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service runs on {data}\n"
+
+
+def _check_that_it_ends_when_nobody_uses_it(data: Path, url: str, env: Mapping[str, str]) -> None:
+    """Starts it again for as long as it has a schedule."""
+    again = json.loads(run_process(["up", "--detach", "--end-when-idle", "1s", "--json"], env).stdout)
+    assert (again["url"], again["data_dir"]) == (url, str(data))
+    assert "schedules 1\nIts schedules keep it running" in run_process(["status"], env).stdout
+    with Client(url, (data / "token").read_text()) as client:
+        (schedule,) = client.schedules.list()
+        client.schedules.delete(schedule.id)
+    until(lambda: own.find(data) is None, what="the end of the service")
+    assert "Nobody has used the service" in (data / "logs" / "up.log").read_text()
+    until(lambda: not own.is_held(data), what="the end of its programs")
 
 
 def _check_that_a_schedule_is_use(url: str, token: str) -> None:
@@ -114,16 +124,6 @@ def test_a_duration_that_is_none_is_refused_and_starts_nothing(home: Path) -> No
         assert refused.returncode == 2
         assert "--end-when-idle" in refused.stderr and "15m" in refused.stderr
     assert not home.exists()
-
-
-def test_a_service_that_nobody_uses_ends(home: Path) -> None:
-    env = {**environment(None, ""), "XDG_DATA_HOME": str(home), "TORCHYARD_LAUNCHER": "torchrun"}
-    started = run_process(["up", "--detach", "--end-when-idle", "1s", "--json"], env)
-    assert started.returncode == 0, started.stderr
-    data = Path(json.loads(started.stdout)["data_dir"])
-    until(lambda: own.find(data) is None, what="the end of the service")
-    assert "Nobody has used the service" in (data / "logs" / "up.log").read_text()
-    until(lambda: not own.is_held(data), what="the end of its programs")
 
 
 def test_a_server_that_is_named_keeps_another_from_being_started(

@@ -8,9 +8,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from sqlalchemy import update
 
 from store.attempts.facts import Claim
 from store.cluster import worker_tokens, workers
+from store.tables import Worker
 from store.worker import wire
 from store.worker.records import Batch, HostOffer, MetricPoint, NewArtifact, NewCheckpoint, NewEvent, NewLines
 from tests.worker.remote.conftest import Remote
@@ -140,6 +142,21 @@ def test_a_second_host_with_the_token_is_refused_and_the_first_is_warned(
     with pytest.raises(NotAuthorized):
         first.verbs.list_open()
     assert first.verbs.renew([1]) == set()
+
+
+def test_a_host_that_was_started_again_is_not_taken_for_another_one(
+    remote: Remote, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker_id = remote.store.worker("box")
+    token = remote.token(worker_id)
+    before, again = (remote.join(worker_id, token=token, boot=boot) for boot in ("boot-1", "boot-2"))
+    before.verbs.register("box", HostOffer([SLOT]))
+    with pytest.raises(Conflict, match="or this host did before it was started again"):
+        again.verbs.register("box", HostOffer([SLOT]))
+    remote.store.write(lambda session: session.execute(update(Worker).values(seen_at=0)))
+    again.verbs.register("box", HostOffer([SLOT]))
+    again.verbs.renew([])
+    assert "another host has tried" not in caplog.text
 
 
 def test_what_is_no_request_of_the_protocol_gets_a_plain_error(remote: Remote, box: RemoteService, own: Claim) -> None:

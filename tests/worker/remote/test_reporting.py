@@ -3,6 +3,7 @@
 import ssl
 from typing import Any
 
+import httpx2
 import pytest
 
 from api.server import server
@@ -62,3 +63,16 @@ def test_one_request_in_ten_seconds_has_two_samples_and_renews_the_leases(
 
 def test_a_connection_is_kept_over_the_next_heartbeat_and_not_longer_than_the_service_keeps_it() -> None:
     assert EVERY_S < IDLE_S < server.IDLE_S
+
+
+def test_sizes_of_folders_are_sent_when_they_have_changed(remote: Remote) -> None:
+    box, sent = remote.join(), list[str]()
+
+    def note(request: httpx2.Request) -> None:
+        sent.append(request.url.path)
+
+    box.verbs.register("box", HostOffer([SLOT]))
+    box.connection.http.event_hooks["request"].append(note)
+    for sizes in ({}, {}, {"job_1": 1}, {"job_1": 1}, {}):
+        box.verbs.folders.store_sizes(sizes)
+    assert sent == [wire.SIZES.path] * 3

@@ -6,6 +6,10 @@ import math
 import pytest
 
 from store.attempts import folders, keeping, stacks
+from store.reaches import reaches
+from store.reaches.facts import ReachOrder
+from store.team import users
+from store.team.callers import SERVICE, Caller
 from store.worker.protocol import Verbs
 from store.worker.records import (
     Answer,
@@ -23,7 +27,9 @@ from tests.worker.remote.conftest import Remote
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import DeviceReport, EnvironmentReport, StartsReport
 from torchyard.contract.errors import StaleClaim
+from torchyard.contract.reach.orders import Order, Terminal
 from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Role
 from torchyard.contract.telemetry.views import LiveLine
 
 SLOT = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu", utilization=0.5)
@@ -80,6 +86,10 @@ def test_the_life_of_an_attempt(remote: Remote, verbs: Verbs) -> None:
     verbs.answer_stacks(claim, Answer(requested_at=1, taken_at=2, ranks=[{"rank": 0, "text": "x"}]))
     answer = store.read(lambda session: stacks.read(session, job_id).answer)
     assert answer is not None and answer["ranks"] == [{"rank": 0, "text": "x"}]
+    ada, order = Caller("ada", Role.MEMBER), Order(kind="program", argv=["cat", "ü"], terminal=Terminal(rows=9))
+    store.write(lambda session: users.add(session, "ada", role=ada.role, caller=SERVICE))
+    opened = store.write(lambda session: reaches.open_reach(session, job_id, order, caller=ada))
+    assert [*verbs.read_wanted(claim).reaches] == [ReachOrder(opened.id, "start", 1, opened.secret, order)]
     store.cancel(job_id)
     assert verbs.read_wanted(claim).end is EndReason.CANCELLED
 

@@ -125,7 +125,7 @@ class Service:
         scheme = "http" if self._tls is None else "https"
         url, token = f"{scheme}://{address.authority(address.connectable(host), port)}", self.data.token()
         redis = self._options.redis or self._start_redis(keep)
-        api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
+        api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis, url=url)
         # The API starts meanwhile, and answers 503 until the migration is done.
         self._start_migration(starter, keep)
         self._add("api", programs.argv("api"), env=api, keep=keep, starter=starter)
@@ -181,10 +181,15 @@ class Service:
             return {"TORCHYARD_TLS": "1"}
         return {"TORCHYARD_TLS_CERTIFICATE": str(self._tls.certificate), "TORCHYARD_TLS_KEY": str(self._tls.key)}
 
-    def _worker_environment(self, redis: str) -> dict[str, str]:
+    def _worker_environment(self, redis: str, *, url: str) -> dict[str, str]:
         options = self._options
         own = worker_variables(cpu_slots=options.cpu_slots, allow_paths=options.allow_paths, umask=self._umask)
-        return {**self._settings(redis), **own}
+        return {**self._settings(redis), **own, **self._api_address(url)}
+
+    def _api_address(self, url: str) -> dict[str, str]:
+        """Returns where a worker of this host reaches the API."""
+        known = {"TORCHYARD_API_URL": url}
+        return known if self._tls is None else {**known, "TORCHYARD_API_CERTIFICATE": str(self._tls.certificate)}
 
     def _controller_environment(self, redis: str) -> dict[str, str]:
         """It alone gets the password of the mail server."""

@@ -13,6 +13,7 @@ from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, packed_job, program_of, warn_of_ignored
 from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
+from torchyard.client.core.reaches import ReachesCore
 from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.service import ServiceCore
 from torchyard.client.core.sweeps import SweepsCore
@@ -39,6 +40,7 @@ class ClientCore(ServiceCore):
         self.schedules = SchedulesCore(self._connection)
         self.models = ModelsCore(self._connection)
         self.bundles = BundlesCore(self._connection)
+        self.reaches = ReachesCore(self._connection)
         self.workers = WorkersCore(self._connection)
         self.users = UsersCore(self._connection)
         self.tokens = TokensCore(self._connection)

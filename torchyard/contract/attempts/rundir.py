@@ -17,6 +17,7 @@ The supervisor and the ranks share only this folder and the environment variable
                        that an earlier release has started, its files are in ctl/ itself
       shown/stop.json  asks the attempt to stop                      the worker writes it, supervisor and ranks read it
       shown/secrets.sock   gives secrets to the ranks of torchrun    the supervisor listens
+      shown/door.sock  has the door begin, under strict isolation    the supervisor listens, once
       nodes/N/         the files above of node N, where a cluster has started the attempt: then those in ctl/ itself are
                        of the whole attempt. And ended/R, or ended/R.finished if its program has done all its work: the
                        supervisor there has seen the end of rank R. Ranks see the names, but may read no file of ctl/
@@ -102,6 +103,7 @@ class Env(StrEnum):
         "TORCHYARD_LISTENER"  # the descriptor of the socket where the ranks of several nodes meet; never a rank's
     )
     SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
+    DOOR = "TORCHYARD_DOOR"  # the socket of the door, under strict isolation; never a rank's
     ISOLATION = "TORCHYARD_ISOLATION"  # the level at which the attempt is isolated; absent if it is not
     CPUS = "TORCHYARD_CPUS"  # how many of the host's CPUs each rank of the attempt may keep busy; at least 1
     PAUSE_AT = "TORCHYARD_PAUSE_AT"  # `epochs:N` or `steps:N`, where the attempt pauses by itself; a trial's alone
@@ -185,6 +187,10 @@ class RunDir:
     @property
     def door(self) -> Path:
         return self.ctl / "door"
+
+    @property
+    def door_inside(self) -> Path:
+        return self._seen / "door.sock"
 
     @property
     def door_key(self) -> Path:

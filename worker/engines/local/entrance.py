@@ -51,6 +51,9 @@ def reach(run: RunDir, call: Call) -> socket.socket:
             connection.connect(address)
         connection.sendall(key + _LENGTH.pack(len(content)) + content)
         connection.settimeout(None)
+    except (FileNotFoundError, ConnectionRefusedError):
+        connection.close()
+        raise ConnectionRefusedError("the attempt has ended: nothing can be started in it") from None
     except BaseException:
         connection.close()
         raise
@@ -88,7 +91,7 @@ class _Caller:
 
 
 class Entrance:
-    """The supervisor's side. `door`: the door gets this end of a pair, and no other process. Raises OSError."""
+    """The supervisor's side. Callers wait until it has a way to the door. Raises OSError."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
@@ -99,18 +102,28 @@ class Entrance:
         descriptor = os.open(run.door_key, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.write(descriptor, self._key)
         os.close(descriptor)
-        self._calls, self.door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._calls.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        self._calls: socket.socket | None = None
         self._listener = unix_sockets.listen(run.door)
-        self._is_open = True
+
+    def pair(self) -> socket.socket:
+        """Returns what the door reads from. No other process may have it."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.use(ours)
+        return theirs
+
+    def use(self, calls: socket.socket) -> None:
+        """Takes the way to the door."""
+        calls.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        self._calls = calls
 
     def descriptors(self) -> Sequence[int]:
         """Returns descriptors that become readable when `let_in` has something to do."""
-        return [self._listener.fileno(), *(each.connection.fileno() for each in self._callers)] if self._is_open else []
+        own = [] if self._calls is None else [self._listener.fileno()]
+        return [*own, *(each.connection.fileno() for each in self._callers)]
 
     def let_in(self) -> None:
         """Brings the callers in that have said all. Never waits."""
-        for _ in range(min(_AT_ONCE, _MOST_WAITING - len(self._callers)) if self._is_open else 0):
+        for _ in range(0 if self._calls is None else min(_AT_ONCE, _MOST_WAITING - len(self._callers))):
             try:
                 connection, _ = self._listener.accept()
             except OSError:  # nobody is left, or there is no descriptor for them now
@@ -124,17 +137,16 @@ class Entrance:
 
     def stop(self) -> None:
         """Has what runs be told that the attempt is to stop, and be ended."""
-        if self._is_open:
+        if self._calls is not None:
             with suppress(OSError):  # it has ended, or does not read
                 self._calls.send(_STOP, socket.MSG_DONTWAIT)
 
     def close(self) -> None:
         """Has the door end, with all that it has started."""
-        if not self._is_open:
-            return
-        self._is_open = False
         for each in (self._calls, self._listener, *(caller.connection for caller in self._callers)):
-            each.close()
+            if each is not None:
+                each.close()
+        self._calls, self._callers = None, []
         self._run.door.unlink(missing_ok=True)
 
     def _waits(self, caller: _Caller) -> bool:
@@ -150,6 +162,7 @@ class Entrance:
         return False
 
     def _pass_on(self, message: bytes, connection: socket.socket) -> None:
+        assert self._calls is not None
         try:
             socket.send_fds(self._calls, [message], [connection.fileno()], socket.MSG_DONTWAIT)
         except BlockingIOError:

@@ -1,8 +1,10 @@
 """One channel of a reach: bytes go between the client's frames and descriptors of a program or a socket."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 import os
 import select
+import socket
 
 from torchyard.contract.reach.channels import Incoming, Outgoing
 from torchyard.contract.reach.frames import Frame
@@ -83,11 +85,12 @@ class Channel:
         self.incoming.take(content)
         self._unwritten += content
 
-    def end_incoming(self) -> None:
-        """Notes that the client sends no more."""
+    def end_incoming(self) -> Frame | None:
+        """Notes that the client sends no more. Returns an acknowledgement, if it is time for one."""
         if not self.incoming.has_ended:
             self.incoming.end()
             self._finish_sink()
+        return self.incoming.passed_on(0)
 
     def _write(self) -> Frame | None:
         passed_on = 0
@@ -113,3 +116,10 @@ class Channel:
         if self.incoming.has_ended and not self._unwritten and self._end_sink is not None:
             end, self._end_sink = self._end_sink, None
             self._unwritten += end() if self._sink is not None else b""
+
+
+def end_of_socket(descriptor: int) -> bytes:
+    """Says at a socket that no byte more comes. For `end_sink`."""
+    with socket.socket(fileno=os.dup(descriptor)) as connection, suppress(OSError):  # it was reset
+        connection.shutdown(socket.SHUT_WR)
+    return b""

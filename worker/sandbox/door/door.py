@@ -17,10 +17,11 @@ from setproctitle import setproctitle
 
 from torchyard.contract.attempts.rundir import process_title
 from torchyard.contract.reach.orders import LONGEST_CALL, Call, Order
-from torchyard.host import inspection
 from worker.host import forks, process
 from worker.sandbox.door.handler import JOIN, OVER, STOP, Handler, Service
-from worker.sandbox.door.program import CannotStart, Program
+from worker.sandbox.door.listeners import Neighbours
+from worker.sandbox.door.ports import Ports
+from worker.sandbox.door.program import CannotStart, Program, ssh_server
 from worker.sandbox.door.refusal import refuse
 
 MOST = 100
@@ -35,30 +36,8 @@ class Place:
     attempt: int
     variables: Callable[[int], Mapping[str, str]]
     """Returns all variables of a rank. Raises OSError."""
-
-
-def fork_door(place: Place, calls: socket.socket, *, ends: int, is_child: bool) -> None:
-    """Forks the door, which may not be inspected. Nothing but `calls` and `ends` is open in it. Raises OSError.
-
-    It ends, with all that it has started, once the descriptor `ends` is readable, or the calls have no other end.
-    `is_child`: whether this process may have it as its child. Else it is that of whoever reaps what loses its parent.
-    """
-
-    keep = [calls.fileno(), ends]
-
-    def serve() -> NoReturn:
-        inspection.forbid()
-        _close_standard()
-        setproctitle(process_title(place.job_id, place.attempt, "door"))
-        Door(place, calls, ends).serve()
-
-    def leave() -> NoReturn:
-        forks.fork(serve, keep=keep)
-        os._exit(0)
-
-    pid = forks.fork(serve if is_child else leave, keep=keep)
-    if not is_child:
-        os.waitpid(pid, 0)
+    first: int
+    """The pid of the process above all of the attempt."""
 
 
 @dataclass
@@ -72,7 +51,8 @@ class _Reach:
 
 
 class Door:
-    """Serves the `calls`: each is a message with a connection. `ends`: as of `fork_door`."""
+    """Serves the `calls`: each is a message with a connection. It ends, with all that it has
+    started, once the descriptor `ends` is readable, or the calls have no other end."""
 
     def __init__(self, place: Place, calls: socket.socket, ends: int) -> None:
         self._place = place
@@ -171,16 +151,11 @@ def _handle(place: Place, order: Order, door: socket.socket, connection: socket.
 
 def _service(place: Place, order: Order) -> Service:
     """Raises CannotStart and OSError."""
-    if order.kind != "program":
-        raise CannotStart(f"{order.kind} is not possible here yet")
-    return Program(order, place.variables(order.rank))
-
-
-def _close_standard() -> None:
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for descriptor in range(3):
-        os.dup2(nothing, descriptor)
-    os.close(nothing)
+    if order.kind == "ports":
+        return Ports(Neighbours(place.first))
+    if order.kind == "ssh":
+        return Program.of_server(ssh_server(order.authorized_key, first=place.first), place.variables(order.rank))
+    return Program.of_order(order, place.variables(order.rank))
 
 
 def _received(end: socket.socket) -> bytes:

@@ -49,12 +49,12 @@ class Service(Protocol):
         """Does what a client asks for. Returns the answers. Raises BadFrame, and ValueError for what is no JSON."""
         ...
 
-    def look(self, ready: dict[int, int]) -> Iterable[Frame]:
-        """Does what is due, and returns frames for the client. `ready`: descriptors of `interests`, with events."""
+    def close(self, channel: int) -> bool:
+        """Ends a channel. Returns whether the client has ended all by that."""
         ...
 
-    def interests(self) -> dict[int, int]:
-        """Returns what to poll for besides the channels, by descriptor."""
+    def look(self) -> None:
+        """Does what is due after bytes have been moved."""
         ...
 
     def note_end(self, pid: int, code: int) -> None:
@@ -94,7 +94,6 @@ class Handler:
 
     def _turn(self) -> None:
         interests = {self._door.fileno(): select.POLLIN, self._child_ended: select.POLLIN, **self._link.interests()}
-        interests |= self._service.interests()
         for channel in self._service.channels.values():
             for descriptor, events in channel.interests().items():
                 interests[descriptor] = interests.get(descriptor, 0) | events
@@ -163,11 +162,8 @@ class Handler:
             self._greet(Hello.from_json(frame.content))
         elif not self._link.is_greeted:
             raise BadFrame("the first frame is not HELLO")
-        elif frame.kind is Kind.CLOSE and frame.channel == 0:
-            if self._has_told:
-                self._is_confirmed = True
-            else:
-                self._hang_up()
+        elif frame.kind is Kind.CLOSE:
+            self._close(frame.channel)
         elif frame.kind not in {Kind.DATA, Kind.EOF, Kind.ACK}:
             for answer in self._service.handle(frame):
                 self._link.put(answer)
@@ -176,9 +172,18 @@ class Handler:
         elif frame.kind is Kind.DATA:
             channel.take(frame.content)
         elif frame.kind is Kind.EOF:
-            channel.end_incoming()
+            acknowledgement = channel.end_incoming()
+            if acknowledgement is not None:
+                self._link.put(acknowledgement)
         else:
             channel.outgoing.acknowledge(frame.number)
+
+    def _close(self, channel: int) -> None:
+        if self._service.close(channel):
+            if self._has_told:
+                self._is_confirmed = True
+            else:
+                self._hang_up()
 
     def _greet(self, hello: Hello) -> None:
         if self._link.is_greeted:
@@ -224,14 +229,13 @@ class Handler:
 
     def _pump(self, ready: dict[int, int]) -> None:
         """Moves bytes between the channels and their descriptors."""
-        for frame in self._service.look(ready):
-            self._link.put(frame)
         for channel in self._service.channels.values():
             acknowledgement = channel.serve(ready)
             if acknowledgement is not None:
                 self._link.put(acknowledgement)
             if self._link.is_cut and self._in_terminal and channel.outgoing.room < _LEAST_ROOM:
                 channel.outgoing.drop(_LEAST_ROOM)
+        self._service.look()
 
     def _send(self) -> None:
         channels = [*self._service.channels.values()]

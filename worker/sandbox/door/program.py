@@ -9,14 +9,17 @@ import os
 from pathlib import Path
 import shutil
 import signal
+import socket
 import struct
+import sys
 import termios
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from torchyard.contract.reach.frames import BadFrame, Frame, Kind, with_number
 from torchyard.contract.reach.orders import Hello, Order, Terminal
-from worker.sandbox.door.channel import Channel
+from worker.sandbox.door.channel import Channel, end_of_socket
 
+_SSH_SERVER = "worker.reaches.sshd"
 _SHELLS = ("/bin/bash", "/usr/bin/bash")
 _LAST_SHELL = "/bin/sh"
 _CHARACTERS = 6
@@ -28,24 +31,41 @@ class CannotStart(Exception):
 
 
 class Program:
-    """A program that runs in a session of its own, in the folder of this process. Raises CannotStart.
+    """A program that runs in a session of its own, in the folder of this process."""
 
-    `order`: of a program. `variables`: all that it gets, but for `TERM`.
-    """
+    result: Frame | None = None
 
-    def __init__(self, order: Order, variables: Mapping[str, str]) -> None:
+    def __init__(self, pid: int, channels: Sequence[Channel], *, terminal: int | None = None) -> None:
+        self.channels = dict(enumerate(channels))
+        self._pid = pid
+        self._terminal = terminal
+
+    @classmethod
+    def of_order(cls, order: Order, variables: Mapping[str, str]) -> Self:
+        """Starts what a user wants. `variables`: all that it gets, but for `TERM`. Raises CannotStart."""
         argv = order.argv or [_shell()]
         env = {**variables, **({} if order.terminal is None else {"TERM": order.terminal.kind})}
         found = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if found is None:
             raise CannotStart(f"there is no program {argv[0]} on PATH in the job's sandbox")
-        self._terminal: int | None = None
-        self.result: Frame | None = None
-        program = _Program(found, argv, env)
+        program = _Executable(found, argv, env)
         try:
-            self.channels = dict(enumerate(self._start(program, order.terminal)))
+            return cls._with_pipes(program) if order.terminal is None else cls._in_terminal(program, order.terminal)
         except OSError as error:
             raise CannotStart(f"{argv[0]} cannot be started: {error.strerror or error}") from None
+
+    @classmethod
+    def of_server(cls, argv: list[str], variables: Mapping[str, str]) -> Self:
+        """Starts a server of one client, whose connection is its standard input and output. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        stderr, err = os.pipe2(os.O_CLOEXEC)
+        end = theirs.detach()
+        pid = _fork(_Executable(argv[0], argv, dict(variables)), (end, end, err))
+        os.set_blocking(stderr, False)
+        ours.setblocking(False)
+        place = ours.detach()
+        first = Channel(0, source=place, sink=place, end_sink=lambda: end_of_socket(place))
+        return cls(pid, [first, Channel(1, source=stderr, sink=None)])
 
     def greet(self, hello: Hello) -> None:
         pass
@@ -59,11 +79,11 @@ class Program:
             raise BadFrame(f"a program takes no {frame.kind.name}")
         return ()
 
-    def look(self, ready: Mapping[int, int]) -> Iterable[Frame]:
-        return ()
+    def close(self, channel: int) -> bool:
+        return channel == 0
 
-    def interests(self) -> dict[int, int]:
-        return {}
+    def look(self) -> None:
+        pass
 
     def note_end(self, pid: int, code: int) -> None:
         if pid == self._pid:
@@ -85,30 +105,33 @@ class Program:
             with suppress(OSError):
                 os.killpg(self._pid if self._terminal is None else os.tcgetpgrp(self._terminal), number)
 
-    def _start(self, program: "_Program", terminal: Terminal | None) -> list[Channel]:
-        """Raises OSError."""
-        if terminal is not None:
-            return self._start_in(terminal, program)
+    @classmethod
+    def _with_pipes(cls, program: "_Executable") -> Self:
         given, stdin = os.pipe2(os.O_CLOEXEC)
         stdout, out = os.pipe2(os.O_CLOEXEC)
         stderr, err = os.pipe2(os.O_CLOEXEC)
-        self._pid = _fork(program, (given, out, err))
+        pid = _fork(program, (given, out, err))
         for descriptor in (stdin, stdout, stderr):
             os.set_blocking(descriptor, False)
         first = Channel(0, source=stdout, sink=stdin, end_sink=lambda: _closed(stdin))
-        return [first, Channel(1, source=stderr, sink=None)]
+        return cls(pid, [first, Channel(1, source=stderr, sink=None)])
 
-    def _start_in(self, terminal: Terminal, program: "_Program") -> list[Channel]:
+    @classmethod
+    def _in_terminal(cls, program: "_Executable", terminal: Terminal) -> Self:
         ours, theirs = os.openpty()
         _set_size(ours, terminal)
-        self._pid = _fork(program, (theirs, theirs, theirs), in_terminal=True)
-        self._terminal = ours
+        pid = _fork(program, (theirs, theirs, theirs), in_terminal=True)
         os.set_blocking(ours, False)
-        return [Channel(0, source=ours, sink=ours, end_sink=lambda: _end_of_file(ours))]
+        return cls(pid, [Channel(0, source=ours, sink=ours, end_sink=lambda: _end_of_file(ours))], terminal=ours)
+
+
+def ssh_server(authorized_key: str, *, first: int) -> list[str]:
+    """Returns what runs an SSH server for one client. It is told the key, and the pid above all of the attempt."""
+    return [sys.executable, "-P", "-I", "-m", _SSH_SERVER, authorized_key, str(first)]
 
 
 @dataclass(frozen=True)
-class _Program:
+class _Executable:
     path: str
     argv: list[str]
     env: Mapping[str, str]
@@ -132,7 +155,7 @@ def _end_of_file(terminal: int) -> bytes:
     return termios.tcgetattr(terminal)[_CHARACTERS][termios.VEOF]
 
 
-def _fork(program: _Program, standard: Sequence[int], *, in_terminal: bool = False) -> int:
+def _fork(program: _Executable, standard: Sequence[int], *, in_terminal: bool = False) -> int:
     """Starts a program with these as its standard descriptors, and closes them. Returns its pid. Raises OSError."""
     trouble, failed = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -147,7 +170,7 @@ def _fork(program: _Program, standard: Sequence[int], *, in_terminal: bool = Fal
     return pid
 
 
-def _become(program: _Program, standard: Sequence[int], failed: int, *, in_terminal: bool) -> NoReturn:
+def _become(program: _Executable, standard: Sequence[int], failed: int, *, in_terminal: bool) -> NoReturn:
     """Becomes the program. Writes the number of the error to `failed` if it cannot."""
     try:
         os.setsid()

@@ -6,6 +6,7 @@ from pathlib import Path
 import sys
 
 from worker.sandbox import naming
+from worker.sandbox.strict import inside
 from worker.sandbox.strict.protocol import Network
 
 _NAMESPACES = ("user", "pid", "ipc", "uts")
@@ -48,9 +49,13 @@ def options(box: Box, *, info: int | None = None) -> list[str]:
 
 
 def command(box: Box, argv: Sequence[str]) -> list[str]:
-    """Returns what runs inside: with devices and a filter a program that runs `argv`, so CUDA can name threads."""
+    """Returns what runs inside: what forks the door, and then is `argv`.
+
+    With devices and a filter it runs below a program by which CUDA can name threads.
+    """
     return [
         *((sys.executable, "-P", "-I", "-m", naming.__name__) if box.devices and box.filter is not None else ()),
+        *(sys.executable, "-I", "-S", inside.__file__),
         *argv,
     ]
 

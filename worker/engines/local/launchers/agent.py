@@ -19,7 +19,8 @@ from worker.engines.local.entrance import Entrance
 from worker.engines.local.launchers import fork
 from worker.host import forks, process
 from worker.sandbox import entry, init, privileges
-from worker.sandbox.door.door import Place, fork_door
+from worker.sandbox.door.beginning import fork_door
+from worker.sandbox.door.door import Place
 
 _LONGEST_REPORT = 1 << 16
 _NUMBER = struct.Struct("=i")
@@ -74,6 +75,7 @@ class AgentProcess:
         self._prepare = prepare
         self._reaps = reaps
         self._entrance = Entrance(run) if plan.node is None else None
+        self._door = None if self._entrance is None else self._entrance.pair()
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._exits, exit_writing = os.pipe2(os.O_CLOEXEC)
         logs: list[int] = []
@@ -82,7 +84,7 @@ class AgentProcess:
             logs = fork.open_logs([run.log(run.launcher, name) for name in ("stdout", "stderr")])
             self.pid = forks.fork(
                 lambda: self._run(writing, exit_writing, logs),
-                keep=(writing, exit_writing, *logs, *keep, *self._entrance_of_child()),
+                keep=(writing, exit_writing, *logs, *keep, *([] if self._door is None else [self._door.fileno()])),
                 make=lambda: entry.fork(plan.sandbox),
             )
             """The process whose end is that of the agent: itself, or the first process of its pid namespace."""
@@ -94,8 +96,8 @@ class AgentProcess:
         finally:
             for descriptor in (writing, exit_writing, *logs):
                 os.close(descriptor)
-            if self._entrance is not None:
-                self._entrance.door.close()
+            if self._door is not None:
+                self._door.close()
         self._pidfd = os.pidfd_open(self.pid)
 
     @property
@@ -188,20 +190,19 @@ class AgentProcess:
     @contextlib.contextmanager
     def _door_beside(self, work: Work) -> Generator[None]:
         """Forks the door, which ends when this does, or the program that this process has become."""
-        if self._entrance is None:
+        if self._door is None:
             yield
             return
         ends, lasts = os.pipe2(os.O_CLOEXEC) if self._reaps else (os.pidfd_open(os.getpid()), None)
-        place = Place(job_id=self.plan.job_id, attempt=self.plan.attempt, variables=work.variables)
-        fork_door(place, self._entrance.door, ends=ends, is_child=self._reaps)
+        first = os.getpid() if self._is_first else os.getppid()
+        plan = self.plan
+        place = Place(job_id=plan.job_id, attempt=plan.attempt, variables=work.variables, first=first)
+        fork_door(place, self._door, ends=ends, is_child=self._reaps)
         os.close(ends)
-        self._entrance.door.close()
+        self._door.close()
         yield
         if lasts is not None:
             os.close(lasts)
-
-    def _entrance_of_child(self) -> list[int]:
-        return [] if self._entrance is None else [self._entrance.door.fileno()]
 
     def _enter(self, exits: int) -> None:
         """Enters the sandbox, with a pipe to which the namespace's first process may write the exit code.

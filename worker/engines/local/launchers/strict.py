@@ -6,18 +6,20 @@ connection to the helper kills the attempt, so a supervisor that is killed leave
 
 from collections.abc import Mapping, Sequence
 import contextlib
+from dataclasses import replace
 import errno
 import signal
 import socket
 
 from torchyard.contract.attempts.records import LaunchPlan, ProcessIdentity
-from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.host.recordfiles import write_record
+from worker.engines.local.entrance import Entrance
 from worker.engines.local.launchers import logtail, strictness
 from worker.engines.local.launchers.command import failures_of
 from worker.engines.local.launchers.secrets import SecretServer
 from worker.engines.local.launchers.torchrun import parse_failures, with_rank_variables
-from worker.host import process
+from worker.host import process, unix_sockets
 from worker.sandbox.strict import client, protocol
 from worker.sandbox.strict.protocol import Ended, Refused, Started
 
@@ -37,11 +39,13 @@ class StrictLaunch:
         for folder in (run.ctl, run.shown):
             folder.chmod(_CONTROL_MODE)
         self._secrets = SecretServer(run.secrets, secrets, is_peer=self._is_peer) if secrets else None
+        self._entrance = Entrance(run)
+        self._door: socket.socket | None = unix_sockets.listen(run.door_inside, kind=socket.SOCK_SEQPACKET, mode=0o666)
+        """Where the door connects. It is the first, as nothing of the job runs before."""
         try:
             self._connection, self._started = self._start()
         except OSError:
-            if self._secrets is not None:
-                self._secrets.close()
+            self._close_sockets()
             raise
 
     @property
@@ -50,12 +54,16 @@ class StrictLaunch:
 
     def descriptors(self) -> Sequence[int]:
         own = [self._connection.fileno()] if self.exit_code is None else []
-        return [*own, *([] if self._secrets is None else [self._secrets.fileno()])]
+        sockets = [each.fileno() for each in (self._secrets, self._door) if each is not None]
+        return [*own, *sockets, *self._entrance.descriptors()]
 
     def handle_events(self) -> None:
         """Raises OSError if the helper ended before the attempt."""
         if self._secrets is not None:
             self._secrets.answer()
+        if self._door is not None:
+            self._take_door(self._door)
+        self._entrance.let_in()
         if self.exit_code is None and process.readable([self._connection.fileno()]):
             self.exit_code = self._receive_end()
 
@@ -79,16 +87,40 @@ class StrictLaunch:
         return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
 
     def stop(self) -> None:
-        pass
+        self._entrance.stop()
 
     def close(self) -> None:
         self._connection.close()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        self._entrance.close()
+        self._close_door()
         if self._secrets is not None:
             self._secrets.close()
+
+    def _take_door(self, listener: socket.socket) -> None:
+        """Takes the connection of the door, if it is there, and no other one."""
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        self._close_door()
+        if self._is_peer(*unix_sockets.peer_of(connection)):
+            self._entrance.use(connection)
+        else:
+            connection.close()
+
+    def _close_door(self) -> None:
+        if self._door is not None:
+            self._door.close()
+            self._run.door_inside.unlink(missing_ok=True)
+            self._door = None
 
     def _start(self) -> tuple[socket.socket, Started]:
         """Writes the plan that the helper reads, and has it start the attempt."""
         plan = with_rank_variables(self._plan, self._run, secrets=self._secrets is not None)
+        plan = replace(plan, env={**plan.env, Env.DOOR.value: str(self._run.door_inside.absolute())})
         if self._secrets is not None:
             self._run.secrets.chmod(0o666)  # its folder and `_is_peer` say who gets an answer
         write_record(self._run.launch, plan)

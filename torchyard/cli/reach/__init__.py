@@ -1,0 +1,1 @@
+"""The commands that reach into a running job: `exec`, `shell`, `forward`, `dev` and those of SSH."""

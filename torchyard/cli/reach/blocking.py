@@ -1,0 +1,61 @@
+"""Blocking calls for asyncio, in threads that the process does not wait for when it ends."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+import os
+from queue import SimpleQueue
+import threading
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Worker:
+    """Runs calls one after the other in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def __call__(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Returns what will have the result of the call. If it is cancelled, the call goes on unheard."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def run() -> None:
+            try:
+                result = call()
+            except Exception as error:  # noqa: BLE001 - the future raises it
+                _later(loop, _fail, future, error)
+            else:
+                _later(loop, _succeed, future, result)
+
+        self._calls.put(run)
+        return future
+
+    def _work(self) -> None:
+        while True:
+            self._calls.get()()
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Raises OSError."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _later(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(call, *args)
+
+
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
