@@ -55,6 +55,8 @@ class Terminal:
         if request.method in {"GET", "HEAD"}:
             if path == "/":
                 return await run_in_threadpool(self._page.index, request)
+            if path == "/job":
+                return JSONResponse({"is_running": facts.is_running})
             if path.startswith(_ASSETS):
                 return await run_in_threadpool(self._page.asset, request, path.removeprefix(_ASSETS))
         elif request.method == "POST" and path in {"/shell", "/meetings"}:

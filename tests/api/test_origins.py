@@ -158,6 +158,7 @@ def test_an_origin_ends_with_its_session_and_its_attempt(service: ApiFixture, ur
     terminal = Page(url).open(claim.job_id)
     service.client.post(f"/v1/jobs/{claim.job_id}/cancel")
     service.end(claim, reason=EndReason.CANCELLED)
+    assert terminal.send("/job").json() == {"is_running": False}
     refused = terminal.send("/shell", method="POST", body=TERMINAL)
     assert refused.status_code == 409
     assert json.loads(refused.text)["detail"].startswith("the job has ended")

@@ -70,8 +70,7 @@ test("a terminal opens at an origin of its own, runs what is typed, and ends wit
   await terminal.getByRole("button", { name: "Open another shell" }).click();
   await terminal.getByText("Connected.").waitFor();
   await service.ask(`v1/jobs/${job.id}/cancel?now=true`, { method: "POST" });
-  await terminal.getByRole("button", { name: "Open another shell" }).click();
-  await terminal.getByText("The job has ended").waitFor();
+  await terminal.getByText("The job has ended, and its shells with it.").waitFor();
   assert.deepEqual(complaints, []);
   await context.close();
 });

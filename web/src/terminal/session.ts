@@ -22,6 +22,16 @@ export async function meet(isNew: boolean, { rows, columns }: Size): Promise<She
   throw LATER.has(answer.status) ? new Error(words) : new Ended(words);
 }
 
+/** Returns whether the attempt of the job goes on. One that cannot be asked is taken to. */
+export async function isRunning(): Promise<boolean> {
+  try {
+    const answer = await fetch("/job");
+    return !answer.ok || ((await answer.json()) as { is_running: boolean }).is_running;
+  } catch {
+    return true;
+  }
+}
+
 export function connect(meeting: number): WebSocket {
   const address = new URL(`/stream?meeting=${meeting}`, location.href);
   address.protocol = address.protocol.replace("http", "ws");
