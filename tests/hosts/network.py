@@ -4,6 +4,7 @@ from contextlib import suppress
 import os
 from pathlib import Path
 import re
+import socket
 import subprocess
 
 _INTERFACES = Path("/sys/class/net")
@@ -23,6 +24,7 @@ class Network:
                 break
         else:
             raise RuntimeError("no network 10.213.K.0/24 is free")
+        self._held = _hold(self._bridge)
         try:
             _ip("link", "set", self._bridge, "alias", str(os.getpid()))
             self._remove_links()
@@ -69,6 +71,8 @@ class Network:
     def remove(self) -> None:
         self._remove_links()
         _ip("link", "del", self._bridge, check=False)
+        if self._held is not None:
+            self._held.close()
 
     def _remove_links(self) -> None:
         for folder in _INTERFACES.glob(f"{self._bridge}n*"):
@@ -93,8 +97,25 @@ def _remove_left() -> None:
     """Removes the bridges of labs whose process was killed."""
     for folder in _INTERFACES.iterdir():
         with suppress(OSError, ValueError):
-            if _NAME.match(folder.name) and not Path(f"/proc/{int((folder / 'ifalias').read_text())}").exists():
+            if not _NAME.match(folder.name) or Path(f"/proc/{int((folder / 'ifalias').read_text())}").exists():
+                continue
+            if (held := _hold(folder.name)) is not None:
                 _ip("link", "del", folder.name, check=False)
+                held.close()
+
+
+def _hold(bridge: str) -> socket.socket | None:
+    """Takes the name of a socket that all processes of this network see, also those that see other pids.
+
+    It is free again when it is closed or its process has ended. Returns None while another one has it.
+    """
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0{bridge}")
+    except OSError:
+        held.close()
+        return None
+    return held
 
 
 def _ip(*arguments: str, check: bool = True) -> bool:

@@ -17,8 +17,13 @@ export const SCOPES: Readonly<Record<Scope, string>> = {
   audit: "read the audit",
 };
 
+/** A token has it only if that is asked for. */
+export const NAMED: Scope = "jobs:exec";
+
 /** Says what a token may: what its scopes and the role of its user both allow. */
 export function scopesText(scopes: readonly Scope[]): string {
-  if (scopes.length === Object.keys(SCOPES).length) return "everything that the role allows";
+  const missing = Object.keys(SCOPES).filter((scope) => !scopes.some((each) => each === scope));
+  if (missing.length === 0) return "everything that the role allows";
+  if (missing.every((scope) => scope === NAMED)) return `everything that the role allows but ${NAMED}`;
   return scopes.filter((scope) => scope !== "account").join(", ") || "only identify the user";
 }
