@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -107,8 +108,15 @@ def _varied(texts: Sequence[str], job: Mapping[str, Any], *, hydra: bool) -> dic
         _, values = varied(text, as_typed=whole.startswith(ARGUMENT))
         if whole in found:
             raise typer.BadParameter(f"{key} is given twice: write all of its values in one --sweep")
-        found[whole] = values
+        found[whole] = _as_variables(values) if whole.startswith("env.") else values
     return found
+
+
+def _as_variables(values: Any) -> Any:
+    """Returns the values of a variable of the environment, which are texts: numbers as they are written in JSON."""
+    if not isinstance(values, list):
+        return values
+    return [json.dumps(value) if isinstance(value, int | float) else value for value in values]
 
 
 def _written(spec: dict[str, Any], declared: Declared | None, *, chosen: Any, truths: Sequence[str]) -> Asked:

@@ -97,20 +97,20 @@ def test_a_program_is_run_as_a_sweep(server: FakeServer, tmp_path: Path) -> None
     (tmp_path / "train.py").write_text("print('hello')\n")
     (tmp_path / "torchyard.toml").write_text("[run]\nname = 'net'\ndetach = true\n")
     _accept(server, tmp_path)
-    options = ("--sweep", "lr=0.1,0.01", "--sweep", "devices=1,2", "--sweep", "env.A=x,y", "--max-size", "1MiB")
+    options = ("--sweep", "lr=0.1,0.01", "--sweep", "devices=1,2", "--sweep", "env.A=x,2", "--max-size", "1MiB")
     done = run(server, "run", *options, "train.py", "--epochs", "3", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{ID}\n"), done.stderr
     found = sent(server)
     assert found["parameters"] == {
         "args.lr": [0.1, 0.01],
         "resources.devices_per_node": [1, 2],
-        "env.A": ["x", "y"],
+        "env.A": ["x", "2"],
     }
     assert (found["name"], found["job"]["name"], found["job"]["config"]["args"]) == ("net", "net", ["--epochs", "3"])
     assert done.stderr.splitlines()[:4] == [
         "--lr              0.1, 0.01",
         "devices_per_node  1, 2",
-        "A                 x, y",
+        "A                 x, 2",
         "trials            8 of grid",
     ]
 
