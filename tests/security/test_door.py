@@ -18,8 +18,8 @@ from tests.worker.reaching import Reached
 from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.reach.orders import LONGEST_CALL, Call
 from torchyard.contract.states import EndReason
+from torchyard.host.unix_sockets import address_of
 from worker.engines.local import entrance
-from worker.host.unix_sockets import address_of
 
 START = "warm"
 ATTACKS = """
