@@ -63,11 +63,13 @@ def test_ssh_runs_a_program_in_the_job_and_copies_files(ssh: Ssh, tmp_path: Path
     assert copied.read_bytes() == source.read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_terminal_of_ssh_has_its_size_and_ends_with_its_program(ssh: Ssh) -> None:
     done = ssh.run("-tt", HOST, stdin=b"stty size; tty -s && echo is a terminal; exit 4\n")
     assert (done.returncode, b"is a terminal" in done.stdout) == (4, True), done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 def test_rsync_brings_a_folder_to_the_job(ssh: Ssh, tmp_path: Path) -> None:
     source = tmp_path / "source"
