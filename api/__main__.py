@@ -23,6 +23,7 @@ with paused():
     from api.app import create_app, token_of
     from api.processes import figures
     from api.processes.parent import Parent, listen
+    from api.server import loopback
     from api.server.server import Server
     from api.settings import Settings
     from store.store import Store
@@ -70,12 +71,15 @@ def _serve_together(settings: Settings) -> int:
     token_of(settings)
     sockets = listen(settings.host, settings.port)
 
+    held = loopback.hold(sockets)
+
     def serve(sockets: Sequence[socket.socket]) -> int:
         try:
             app = _make_app(settings)
         except (TorchyardError, OSError) as error:
             logging.error("%s", error)
             return 1
+        app.state.services.origins.has_loopback = held is not None
         return _serve(app, settings, sockets=sockets)
 
     with figures.shared():
@@ -93,7 +97,7 @@ def _make_app(settings: Settings) -> FastAPI:
 
 def _serve(app: FastAPI, settings: Settings, *, sockets: Sequence[socket.socket] | None = None) -> int:
     """Serves until SIGINT or SIGTERM, on an address of its own without `sockets`. Returns the exit code."""
-    server = Server(app, settings, closing=(app.state.services.end_streams,))
+    server = Server(app, settings, app.state.services.origins, closing=(app.state.services.end_streams,))
 
     def stop(*_: object) -> None:
         server.should_exit = True

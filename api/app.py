@@ -13,6 +13,8 @@ from api import website
 from api.middleware.layer import Layer
 from api.monitoring import Monitoring
 from api.openapi import completion, documentation, routers
+from api.origins.gate import Gate
+from api.origins.terminal import POLICY, Terminal
 from api.routes import (
     advice,
     artifacts,
@@ -32,6 +34,7 @@ from api.routes import (
     media,
     models,
     notifications,
+    origins,
     quotas,
     reach_streams,
     reaches,
@@ -90,7 +93,9 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
     documentation.install(app)
     monitoring.know(app.routes)
     website.install(app, page_folder)
-    app.middleware_stack = Layer(Router(app.router), settings, count=monitoring.count)
+    layer = Layer(Router(app.router), settings, count=monitoring.count)
+    page = website.Website(page_folder / website.TERMINAL, policy=POLICY)
+    app.middleware_stack = Gate(layer, services, Terminal(services, page))
     return app
 
 
@@ -119,6 +124,7 @@ def _routes() -> list[BaseRoute]:
         media,
         code,
         reaches,
+        origins,
     )
     areas = (
         submission,

@@ -16,6 +16,7 @@ from api.limits.forecasts import ForecastLimits
 from api.limits.turns import Together, Turns
 from api.parsing.parser import LARGE_BYTES, Parser
 from api.reaches.meetings import Meetings
+from api.server.origins import OriginNames
 from api.settings import Settings
 from api.streams.feed import Feed
 from api.streams.live import Live
@@ -70,6 +71,8 @@ class Services:
     """Threads of those that ask for a pass, of whom one makes it for all."""
     worker_uploads: OpenUploads
     installs: InstallFiles
+    origins: OriginNames
+    """The host names of terminals and ports of jobs."""
     meetings: Meetings
     """Where the ends of reaches meet."""
 
@@ -101,6 +104,7 @@ class Services:
             pass_threads=CapacityLimiter(_PASS_THREADS),
             worker_uploads=OpenUploads(),
             installs=InstallFiles(),
+            origins=OriginNames(settings),
             meetings=Meetings(settings.root / _MEETINGS),
         )
 

@@ -15,6 +15,7 @@ from torchyard.contract.team.roles import Visibility
 from torchyard.host.tls import Tls, given, own
 
 _SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
+_JOB_ORIGINS = re.compile(r"https?://\*\.[a-z0-9][a-z0-9.-]{0,200}(:[0-9]{1,5})?")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9._-]+")
 
 
@@ -24,6 +25,12 @@ def _host_names(value: str) -> str:
             raise ValueError(
                 f"{name!r} is not a host name: write names such as torchyard.example.com, without scheme or port"
             )
+    return value
+
+
+def _job_origins(value: str) -> str:
+    if value and _JOB_ORIGINS.fullmatch(value) is None:
+        raise ValueError(f"write an address with one `*`, such as https://*.jobs.example.com, not {value!r}")
     return value
 
 
@@ -63,6 +70,9 @@ class Settings(LimitSettings, OutputSettings, settings.PublicAddress, settings.S
     """Processes that serve the address together."""
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
     """Host names, separated by `,`, that requests may name besides this machine's own; also `*.example.com` and `*`."""
+    job_origins: Annotated[str, AfterValidator(_job_origins)] = ""
+    """The address of the host names for terminals and ports of jobs, such as `https://*.jobs.example.com`, all of which
+    lead to this service. Without it they are below `localhost`, for who opens the page by a name of this machine."""
     sendfile: Annotated[str, AfterValidator(_sendfile)] = ""
     """How a proxy in front of the API sends files instead of it: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""

@@ -14,6 +14,8 @@ from torchyard.contract.errors import NotFound
 
 BUILT = Path(__file__).with_name("static")
 """Where the build of `web/` lies; the wheel has it."""
+TERMINAL = "terminal"
+"""The folder in it of the page of a terminal."""
 _ADDRESSES = (
     *(
         "/",
@@ -40,7 +42,6 @@ _POLICY = (
     "connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-_PAGE_HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
 _HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.[a-z0-9]+$")
 """The end of an asset's name that the build derives from its content."""
 _FOR_EVER, _REVALIDATED = "public, max-age=31536000, immutable", "public, no-cache"
@@ -75,11 +76,16 @@ class Website:
     A build that is newer is read at the next request. Tabs that loaded the one before still find its files.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, policy: str = _POLICY) -> None:
         self._folder = folder
+        self._policy = policy
         self._read: _Build | None = None
         self._before: dict[str, Fixed] = {}
         self._lock = Lock()
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Content-Security-Policy": self._policy, "Cache-Control": "no-cache"}
 
     @property
     def is_built(self) -> bool:
@@ -90,7 +96,7 @@ class Website:
         build = self._build()
         if build is None:
             return Response(_NOT_BUILT, status_code=404, media_type="text/html")
-        return etags.answer(request, _placed(build, request), media_type="text/html", headers=_PAGE_HEADERS)
+        return etags.answer(request, _placed(build, request), media_type="text/html", headers=self._headers)
 
     def instead(self, request: Request) -> Response | None:
         """Returns the page, which says that there is none, to a browser that opens another address; else None."""
@@ -98,7 +104,7 @@ class Website:
         build = self._build() if is_opened and not request.scope["path"].startswith(_OWN_FOLDERS) else None
         if build is None:
             return None
-        return Response(_placed(build, request), status_code=404, headers=_PAGE_HEADERS, media_type="text/html")
+        return Response(_placed(build, request), status_code=404, headers=self._headers, media_type="text/html")
 
     def asset(self, request: Request, name: str) -> Response:
         """Returns a file of the build. Raises NotFound."""

@@ -23,7 +23,7 @@ from store.models.tables import Model, ModelVersion
 from store.notifications.tables import Message, NotificationTarget, Signal
 from store.output.tables import Artifact, Checkpoint, JobEvent, LogChunk, Media, MediaPicture, PointChunk, Series
 from store.queue.tables import Calibration, Estimate, Forecast, ForecastLease, Reservation, RunLengths, Usage
-from store.reaches.tables import Reach
+from store.reaches.tables import Origin, Reach
 from store.schedules.tables import Schedule
 from store.sweeps.tables import Sweep, SweepTrial
 from store.team.tables import (
@@ -80,6 +80,7 @@ __all__ = [
     "Model",
     "ModelVersion",
     "NotificationTarget",
+    "Origin",
     "PointChunk",
     "Preferences",
     "Quota",

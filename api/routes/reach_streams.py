@@ -51,9 +51,13 @@ async def stream_reach(websocket: WebSocket) -> None:
     """Passes bytes between a client and what runs for it in a job. Raises Forbidden for a page of another web site."""
     if "origin" in websocket.headers:  # a browser lets any page open a WebSocket
         check_origin(websocket)
-    services: Services = websocket.app.state.services
-    reach_id, meeting = websocket.path_params["reach_id"], websocket.query_params.get("meeting", "")
     end = _ENDS.get(websocket.query_params.get("end", ""))
+    await pass_stream(websocket, websocket.app.state.services, websocket.path_params["reach_id"], end)
+
+
+async def pass_stream(websocket: WebSocket, services: Services, reach_id: str, end: End | None) -> None:
+    """Accepts the WebSocket of an end for the meeting in its query, and passes on what both ends send."""
+    meeting = websocket.query_params.get("meeting", "")
     is_number = meeting.isascii() and meeting.isdecimal() and len(meeting) <= _MOST_DIGITS
     await websocket.accept()
     if end is None or not is_number or not is_id(reach_id, "rch"):

@@ -18,6 +18,7 @@ from api import errors as problems
 from api.limits.connections import ConnectionLimits
 from api.middleware.browsers import SECURITY_HEADERS
 from api.server.address import host_of, is_trusted, peer_address
+from api.server.origins import OriginNames
 from api.server.output import Output
 from api.server.tunnel import Tunnel, is_stream
 from api.settings import Settings
@@ -64,6 +65,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._settings: Settings = config.settings
         self._limits: ConnectionLimits = config.connections
+        self._names: OriginNames = config.names
         self._host: str | None = None
         self._deadline: float | None = None
         self._late_message = ""
@@ -149,7 +151,8 @@ class Connection(HttpToolsProtocol):
         is_first = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
         has_body = any(name in {b"content-length", b"transfer-encoding"} for name, _ in self.headers)
         is_right = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
-        may = is_first and is_right and not has_body and is_stream(self.url)
+        has_one = is_stream(self.url) or self._names.name_in(self.headers) is not None
+        may = is_first and is_right and not has_body and has_one
         return may and self.parser.should_upgrade() and self._get_upgrade() == b"websocket"
 
     def on_body(self, body: bytes) -> None:

@@ -9,6 +9,8 @@ from starlette.types import ASGIApp
 import uvicorn
 
 from api.limits.connections import ConnectionLimits
+from api.server import loopback
+from api.server.origins import OriginNames
 from api.server.protocol import Connection
 from api.server.tunnel import LARGEST_MESSAGE, Tunnel
 from api.settings import Settings
@@ -30,8 +32,12 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 class Server(uvicorn.Server):
     """Serves `app`. A shutdown calls each function of `closing` first, which ends requests that would not end."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, *, closing: Iterable[Callable[[], None]] = ()) -> None:
-        super().__init__(Config(app, settings))
+    def __init__(
+        self, app: ASGIApp, settings: Settings, names: OriginNames, *, closing: Iterable[Callable[[], None]] = ()
+    ) -> None:
+        super().__init__(Config(app, settings, names))
+        self._names = names
+        self._held: list[socket.socket] = []
         self._closing = tuple(closing)
 
     async def on_tick(self, counter: int) -> bool:
@@ -46,15 +52,24 @@ class Server(uvicorn.Server):
         if self.config.ssl is not None:  # uvicorn has no setting for it
             vars(loop)["create_server"] = partial(loop.create_server, ssl_handshake_timeout=_HANDSHAKE_S)
         await super().startup(sockets)
+        if sockets is None:
+            self._hold_loopback()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for close in self._closing:
             close()
         await super().shutdown(sockets)
+        for each in self._held:
+            each.close()
+
+    def _hold_loopback(self) -> None:
+        found = loopback.hold([each for server in self.servers for each in server.sockets])
+        self._names.has_loopback = found is not None
+        self._held = found or []
 
 
 class Config(uvicorn.Config):
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, names: OriginNames) -> None:
         files = settings.tls_files
         super().__init__(
             app,
@@ -78,4 +93,5 @@ class Config(uvicorn.Config):
             ssl_ciphers=_CIPHERS,
         )
         self.settings = settings
+        self.names = names
         self.connections = ConnectionLimits(settings)

@@ -24,7 +24,7 @@ _MOST_UNREAD = 1 << 20
 
 
 def is_stream(url: bytes) -> bool:
-    """Returns whether there is a WebSocket at this path."""
+    """Returns whether the service has a WebSocket at this path."""
     return _STREAM.fullmatch(url) is not None
 
 

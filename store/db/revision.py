@@ -4,7 +4,7 @@ from sqlalchemy import Connection, inspect, text
 
 from torchyard.contract.errors import NotMigrated
 
-REVISION = "0069"
+REVISION = "0070"
 """The newest migration."""
 OLDEST = "0060"
 """The first migration, which makes all tables."""

@@ -59,3 +59,33 @@ class MeetingFacts:
     token_id: str | None
     has_terminal: bool
     """Whether what runs waits for its client for hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedOrigin:
+    """A host name, and what opens it once."""
+
+    name: str
+    ticket: str = field(repr=False)
+    until: int
+    """When the ticket is too old, in microseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginFacts:
+    """What a browser that has the cookie of an origin may use there."""
+
+    name: str
+    job_id: str
+    job_name: str
+    user: str
+    role: str
+    token_id: str | None
+    session: str
+    """The digest of the browser's session."""
+    port: int | None
+    """None: a terminal."""
+    reach_id: str | None
+    """Of a terminal, once it was opened."""
+    is_running: bool
+    """Whether the attempt goes on."""

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.reaches.facts import ReachOrder
-from store.tables import BrowserSession, Reach, Token, User
+from store.tables import BrowserSession, Origin, Reach, Token, User
 from store.team import access
 from store.team.tokens import IS_LIVE
 from torchyard.contract.reach.orders import Order
@@ -19,12 +19,12 @@ def list_orders(session: Session, attempt_id: int) -> tuple[ReachOrder, ...]:
     return tuple(order for order in orders if order is not None)
 
 
-def is_permitted() -> ColumnElement[bool]:
-    """Returns the condition that the credential with which a reach was opened is valid, for the same role."""
-    user = exists().where(User.name == Reach.user, User.role == Reach.role, User.disabled_at.is_(None))
-    token = exists().where(Token.id == Reach.token_id, IS_LIVE)
-    login = exists().where(BrowserSession.digest == Reach.session, BrowserSession.expires_at > now_us())
-    return and_(user, or_(Reach.token_id.is_(None), token), or_(Reach.session.is_(None), login))
+def is_permitted(of: type[Reach] | type[Origin] = Reach) -> ColumnElement[bool]:
+    """Returns the condition that the credential with which it was opened is valid, for the same role."""
+    user = exists().where(User.name == of.user, User.role == of.role, User.disabled_at.is_(None))
+    token = exists().where(Token.id == of.token_id, IS_LIVE)
+    login = exists().where(BrowserSession.digest == of.session, BrowserSession.expires_at > now_us())
+    return and_(user, or_(of.token_id.is_(None), token), or_(of.session.is_(None), login))
 
 
 def forget_attempt(session: Session, attempt_id: int) -> None:

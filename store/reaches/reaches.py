@@ -39,8 +39,8 @@ def open_reach(
     `login`: the digest of the session of a browser that asks. `by_operators`: whether operators may reach into the jobs
     of others. Raises NotFound, Forbidden, and Conflict for a job that does not run, or too many reaches.
     """
-    _check_allowed(session, job_id, caller, by_operators=by_operators)
-    attempt = _lock_running(session, job_id)
+    check_allowed(session, job_id, caller, by_operators=by_operators)
+    attempt = lock_running(session, job_id)
     _check_rank(session, attempt, order)
     users.lock(session, caller.name)  # the counts below would miss what another request adds meanwhile
     session.execute(delete(Reach).where(Reach.until <= now_us(), or_(Reach.user == caller.name, _of_job(job_id))))
@@ -120,6 +120,24 @@ def end(session: Session, reach_id: str, *, caller: Caller) -> None:
     announcement_of(session).wake_workers()
 
 
+def check_allowed(session: Session, job_id: str, caller: Caller, *, by_operators: bool) -> None:
+    """Raises NotFound and Forbidden unless the caller may reach into the job."""
+    job = access.require_job(session, job_id, caller) if not by_operators else _listed(session, job_id, caller)
+    if job.owner == caller.name or (by_operators and caller.role in {Role.OPERATOR, Role.ADMIN}):
+        return
+    raise Forbidden(f"job {job_id} belongs to {job.owner}: only its owner may reach into it")
+
+
+def lock_running(session: Session, job_id: str) -> Attempt:
+    """Returns the open attempt of a running job, which does not end until the transaction does. Raises Conflict."""
+    query = select(Attempt).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None)).with_for_update(key_share=True)
+    attempt = session.scalars(query.execution_options(populate_existing=True)).first()
+    state = jobs.require(session, job_id).state
+    if attempt is None or state != JobState.RUNNING:
+        raise Conflict(f"job {job_id} is {state}: only a job that runs can be reached")
+    return attempt
+
+
 def is_open() -> ColumnElement[bool]:
     """Returns the condition that a reach goes on, whether its client is there or may come again."""
     return Reach.ended_at.is_(None) & (Reach.until > now_us())
@@ -132,28 +150,11 @@ def shown(order: Order) -> str:
     return f"program {order.argv[0][:_LONGEST_SHOWN]}" if order.argv else "shell"
 
 
-def _check_allowed(session: Session, job_id: str, caller: Caller, *, by_operators: bool) -> None:
-    job = access.require_job(session, job_id, caller) if not by_operators else _listed(session, job_id, caller)
-    if job.owner == caller.name or (by_operators and caller.role in {Role.OPERATOR, Role.ADMIN}):
-        return
-    raise Forbidden(f"job {job_id} belongs to {job.owner}: only its owner may reach into it")
-
-
 def _listed(session: Session, job_id: str, caller: Caller) -> Job:
     job = session.scalars(select(Job).where(Job.id == job_id, access.match_listed(caller))).first()
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
-
-
-def _lock_running(session: Session, job_id: str) -> Attempt:
-    """Returns the open attempt of a running job, which does not end until the transaction does. Raises Conflict."""
-    query = select(Attempt).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None)).with_for_update(key_share=True)
-    attempt = session.scalars(query.execution_options(populate_existing=True)).first()
-    state = jobs.require(session, job_id).state
-    if attempt is None or state != JobState.RUNNING:
-        raise Conflict(f"job {job_id} is {state}: only a job that runs can be reached")
-    return attempt
 
 
 def _check_rank(session: Session, attempt: Attempt, order: Order) -> None:

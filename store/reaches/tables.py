@@ -1,4 +1,4 @@
-"""Reaches: shells, commands and connections of users into running attempts."""
+"""Reaches of users into running attempts, and the host names by which browsers come to them."""
 
 from typing import Any
 
@@ -48,3 +48,33 @@ class Reach(Base):
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     """When somebody ended it. Its worker is told until the row goes."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
+class Origin(Base):
+    """A host name that one browser session has for a terminal in a running attempt, or for one of its ports.
+
+    The rows are short-lived, and have no foreign keys: nothing waits for them to go.
+    """
+
+    __tablename__ = "origins"
+    __table_args__ = (Index("ix_origins_user", "user"),)
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    """The first label of the host name."""
+    job_id: Mapped[str] = mapped_column(String(40))
+    attempt_id: Mapped[int] = mapped_column(BigInteger)
+    user: Mapped[str] = mapped_column(String(100))
+    role: Mapped[str] = mapped_column(String(20))
+    token_id: Mapped[str | None] = mapped_column(String(40))
+    session: Mapped[str] = mapped_column(String(64))
+    """The digest of the browser's session with which it ends."""
+    port: Mapped[int | None]
+    """NULL: a terminal."""
+    reach_id: Mapped[str | None] = mapped_column(String(40))
+    """Of a terminal: its reach."""
+    ticket: Mapped[str | None] = mapped_column(String(64))
+    """The digest of what opens it once. NULL: it was used."""
+    ticket_until: Mapped[int] = mapped_column(BigInteger)
+    cookie: Mapped[str | None] = mapped_column(String(64))
+    """The digest of what the browser got for the ticket."""
+    until: Mapped[int] = mapped_column(BigInteger)

@@ -96,7 +96,7 @@ def api_thread(
     if (files := settings.tls_files) is not None:
         certificate.ensure(files)
     app = create_app(settings, page_folder=page_folder)
-    server = Server(app, settings, closing=(app.state.services.end_streams,))
+    server = Server(app, settings, app.state.services.origins, closing=(app.state.services.end_streams,))
     thread = Thread(target=server.run)
     thread.start()
     try:

@@ -54,12 +54,12 @@ expected-statuses = [401, 404, 409, 413, 414, 422, 503]
 # A spec has rules between its fields; not every text is a regular expression; a key may belong to another request, a
 # checkpoint to another job, and bytes to another bundle. A name in an answer may not be one that a secret can have.
 # A sweep and a target have rules between their fields, too, and a schedule is a spec with one key more. A cursor of a
-# list of jobs belongs to its order, and a group to what it is grouped by.
+# list of jobs belongs to its order, and a group to what it is grouped by. A program has arguments or a terminal.
 [[operations]]
 include-operation-id = [
   "submit_job", "validate_spec", "retry_job", "list_checkpoints", "upload_bundle", "set_secret", "search_logs",
   "submit_sweep", "validate_sweep", "extend_sweep", "add_schedule", "add_target", "list_jobs",
-  "make_log_curves",
+  "make_log_curves", "open_reach",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 414, 422, 429, 503]
 """

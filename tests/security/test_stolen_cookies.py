@@ -27,6 +27,7 @@ VALUES = {
     "worker_id": "wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "sweep_id": "swp_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "number": "0",
+    "reach_id": "rch_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "schedule_id": "sch_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "target_id": "ntf_0197f3c2a9b47c1e8d20f6b1c4e5a703",
     "media_id": "med_0197f3c2a9b47c1e8d20f6b1c4e5a703",

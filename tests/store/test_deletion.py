@@ -19,7 +19,7 @@ from store.jobs.facts import DependencyFacts
 from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.submission import KeyedRequest
 from store.output.facts import MetricPoint, NewArtifact, NewCheckpoint, NewEvent, NewLines, NewMedia, PictureFacts
-from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
+from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, Reach, WorkFolder
 from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -40,6 +40,9 @@ INITIAL = InitialFacts(
     files=(),
     size=0,
 )
+
+
+A_REACH: dict[str, Any] = {"user": "ada", "role": "member", "order": {"kind": "ports"}, "until": 1}
 
 
 def saved(blobs: BlobFolder, content: bytes, *, step: int = 1) -> NewCheckpoint:
@@ -89,7 +92,8 @@ def ended(db: StoreFixture, blobs: BlobFolder, *contents: bytes) -> str:
     use = AttemptUse(attempt_id=claim.attempt_id, seen_at=1, measured_us=0, busy_us=0, idle_us=0)
     asked = KeepRequest(job_id=job_id, worker_id=db.worker(), attempt=1, paths=["a"])
     folder = WorkFolder(job_id=job_id, worker_id="wrk_1", size=1)
-    db.write(lambda session: session.add_all([use, asked, folder]))
+    reach = Reach(id=f"rch_{job_id[4:]}", job_id=job_id, attempt_id=claim.attempt_id, attempt=1, **A_REACH)
+    db.write(lambda session: session.add_all([use, asked, folder, reach]))
     return job_id
 
 

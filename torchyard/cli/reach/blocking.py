@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_READ = 1 << 16
+
 
 class Worker:
     """Runs calls one after the other in a thread of its own."""
@@ -37,6 +39,14 @@ class Worker:
     def _work(self) -> None:
         while True:
             self._calls.get()()
+
+
+def read_some() -> bytes:
+    """Returns what comes next on standard input; nothing at its end, and if there is none."""
+    try:
+        return os.read(0, _READ)
+    except OSError:
+        return b""
 
 
 def write_all(descriptor: int, content: bytes) -> None:

@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
-import os
 import signal
 import sys
 
 from torchyard.cli.reach import ownterminal
-from torchyard.cli.reach.blocking import Worker, write_all
+from torchyard.cli.reach.blocking import Worker, read_some, write_all
 from torchyard.cli.reach.escape import Typed
 from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.client.reaching.reach import Reach
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
 
-_READ = 1 << 16
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _MOST_INTERRUPTS = 3
 """The last one ends a program that goes on after the others."""
@@ -95,7 +93,7 @@ class Session:
         """Passes on what comes on this process's standard input."""
         worker, typed = Worker(), Typed()
         try:
-            while content := await worker(_read_some):
+            while content := await worker(read_some):
                 if self._is_raw:
                     if not self._reach.was_met and _INTERRUPT in content:
                         self.leave(128 + signal.SIGINT)
@@ -145,13 +143,6 @@ class Session:
         """Takes the terminal again after this process was stopped: the user's shell has had it."""
         ownterminal.make_raw(0)
         self._resize()
-
-
-def _read_some() -> bytes:
-    try:
-        return os.read(0, _READ)
-    except OSError:  # there is none
-        return b""
 
 
 def _exit_code(code: int) -> int:

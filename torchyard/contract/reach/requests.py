@@ -44,3 +44,11 @@ class NewReach(Schema):
     def order(self) -> Order:
         """Raises ValueError for what does not fit together."""
         return Order.from_dict(self.model_dump())
+
+
+class NewOrigin(Schema):
+    """What a browser is to open in a running job."""
+
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description="on which a process of the job listens; null: a terminal"
+    )

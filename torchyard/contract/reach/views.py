@@ -42,3 +42,17 @@ class ReachView(View):
 
 class ReachesView(View):
     data: list[ReachView]
+
+
+class OriginsView(View):
+    """Whether a browser can open terminals and ports of jobs."""
+
+    is_available: bool
+    """Whether it has host names for them."""
+
+
+class OpenedOriginView(View):
+    """An address for a browser. It is good once."""
+
+    url: str = Field(repr=False)
+    expires_at: datetime

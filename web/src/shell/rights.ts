@@ -9,6 +9,11 @@ export function may(scope: Scope): boolean {
   return session.me?.scopes.includes(scope) ?? false;
 }
 
+/** Says whether the job is the account's own, and the account may have jobs. Reactive. */
+export function isOwn(job: Pick<JobSummary, "owner">): boolean {
+  return may("jobs:write") && session.me?.name === job.owner;
+}
+
 /** Says whether the account may cancel, pause, resume and delete the job: one's own, and an administrator any. Reactive. */
 export function mayChange(job: Pick<JobSummary, "owner">): boolean {
   const { me } = session;

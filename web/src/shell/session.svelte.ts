@@ -41,9 +41,9 @@ class Session {
     await this.ask(takeCode());
   }
 
-  /** Signs in with a token, which is kept nowhere. Throws ApiError. */
-  async signIn(token: string): Promise<void> {
-    this.open(await post<SessionView>("v1/session", { token }));
+  /** Signs in with a token, which is kept nowhere. `exec`: for terminals, too. Throws ApiError. */
+  async signIn(token: string, exec = false): Promise<void> {
+    this.open(await post<SessionView>("v1/session", { token, exec }));
   }
 
   async signOut(): Promise<void> {
@@ -51,12 +51,12 @@ class Session {
     this.end(null);
   }
 
-  /** Spends the offered code. */
-  async accept(): Promise<void> {
+  /** Spends the offered code. `exec`: for terminals, too. */
+  async accept(exec = false): Promise<void> {
     const { offer } = this;
     if (!offer) return;
     try {
-      this.open(await post<SessionView>("v1/session", { code: offer.code }));
+      this.open(await post<SessionView>("v1/session", { code: offer.code, exec }));
     } catch (error) {
       this.explain(error);
       this.settle(offer.me);

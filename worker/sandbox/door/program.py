@@ -43,7 +43,7 @@ class Program:
     @classmethod
     def of_order(cls, order: Order, variables: Mapping[str, str]) -> Self:
         """Starts what a user wants. `variables`: all that it gets, but for `TERM`. Raises CannotStart."""
-        argv = order.argv or [_shell()]
+        argv = order.argv or [user_shell()]
         env = {**variables, **({} if order.terminal is None else {"TERM": order.terminal.kind})}
         found = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if found is None:
@@ -137,7 +137,7 @@ class _Executable:
     env: Mapping[str, str]
 
 
-def _shell() -> str:
+def user_shell() -> str:
     return next((path for path in _SHELLS if Path(path).exists()), _LAST_SHELL)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import json
 import os
@@ -21,14 +22,21 @@ from torchyard.contract.reach.orders import Call, Order
 from torchyard.contract.reach.proof import new_nonce, prove, proves
 from worker.sandbox.door.door import Door, Place
 
-REACH = "rch_00000000000000000000000000000001"
 _AT_ONCE = 1 << 18
 
 forks.preload(__name__)
 
 
+@dataclass
+class _Reach:
+    order: Order | None
+    """What the first connection starts."""
+    meeting: int = 0
+    secret: bytes = b""
+
+
 class Peer(ThreadingHTTPServer):
-    """Has one job, `job_1`, and one reach into it at a time."""
+    """Has one job, `job_1`."""
 
     daemon_threads = False
 
@@ -38,8 +46,7 @@ class Peer(ThreadingHTTPServer):
         self.websockets = Server(self.socket, lambda *_: None)
         """What a connection wants to know of its server: that it goes on."""
         self.orders: list[Order] = []
-        self.meeting = 0
-        self.secret = bytes(32)
+        self._reaches: dict[str, _Reach] = {}
         self.shows_secret = True
         """Whether it proves to the client that it is the service."""
         self.is_away = False
@@ -48,8 +55,6 @@ class Peer(ThreadingHTTPServer):
         """What is sent before the handler says anything."""
         self.has_ended = False
         """Whether the job has."""
-        self._order: Order | None = None
-        """What the next connection starts."""
         self._door: socket.socket | None = None
         self._ends: socket.socket | None = None
         self._connections: list[ServerConnection] = []
@@ -62,15 +67,17 @@ class Peer(ThreadingHTTPServer):
     def start(self, order: Order) -> dict[str, Any]:
         """Takes an order, which is carried out once its client has come."""
         self.orders.append(order)
-        self._order = order
-        return self.meet()
+        reach_id = f"rch_{len(self.orders):032}"
+        self._reaches[reach_id] = _Reach(order)
+        return self.meet(reach_id)
 
-    def meet(self) -> dict[str, Any]:
+    def meet(self, reach_id: str) -> dict[str, Any]:
         """Makes the next meeting."""
-        self.meeting, self.secret = self.meeting + 1, os.urandom(32)
-        url = f"/v1/reaches/{REACH}/stream?meeting={self.meeting}"
-        named = {"id": REACH, "job_id": "job_1", "attempt": 1, "meeting": self.meeting, "url": url}
-        return {**named, "secret": self.secret.hex(), "expires_at": NOW}
+        reach = self._reaches[reach_id]
+        reach.meeting, reach.secret = reach.meeting + 1, os.urandom(32)
+        url = f"/v1/reaches/{reach_id}/stream?meeting={reach.meeting}"
+        named = {"id": reach_id, "job_id": "job_1", "attempt": 1, "meeting": reach.meeting, "url": url}
+        return {**named, "secret": reach.secret.hex(), "expires_at": NOW}
 
     def cut(self) -> None:
         """Cuts the connection of the client, as a network does: without a word."""
@@ -86,16 +93,16 @@ class Peer(ThreadingHTTPServer):
         if self._process is not None:
             self._process.join()
 
-    def carry(self, connection: ServerConnection) -> None:
+    def carry(self, connection: ServerConnection, reach_id: str) -> None:
         """Serves the client of one meeting."""
         self._connections.append(connection)
         with suppress(ConnectionClosed, OSError), connection:
-            if not self._prove(connection):
+            if not self._prove(connection, reach_id):
                 return
             if self.nonsense:
                 connection.send(self.nonsense)
             ours, theirs = socket.socketpair()
-            self._join(theirs)
+            self._join(theirs, reach_id)
             with ours:
                 carrying = threading.Thread(target=_carry_up, args=(connection, ours))
                 carrying.start()
@@ -106,7 +113,7 @@ class Peer(ThreadingHTTPServer):
                     connection.close()
                     carrying.join()
 
-    def _join(self, connection: socket.socket) -> None:
+    def _join(self, connection: socket.socket, reach_id: str) -> None:
         if self._door is None:
             self._door, calls = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._ends, ends = socket.socketpair()
@@ -114,20 +121,21 @@ class Peer(ThreadingHTTPServer):
             self._process.start()
             calls.close()
             ends.close()
-        order, self._order = self._order, None
-        call = Call(kind="start" if order is not None else "join", reach=REACH, order=order)
+        reach = self._reaches[reach_id]
+        order, reach.order = reach.order, None
+        call = Call(kind="start" if order is not None else "join", reach=reach_id, order=order)
         with connection:
             socket.send_fds(self._door, [call.to_json().encode()], [connection.fileno()])
 
-    def _prove(self, connection: ServerConnection) -> bool:
-        own = new_nonce()
+    def _prove(self, connection: ServerConnection, reach_id: str) -> bool:
+        own, reach = new_nonce(), self._reaches[reach_id]
         connection.send(json.dumps({"nonce": own}))
         said = json.loads(connection.recv())
-        named: dict[str, Any] = {"reach": REACH, "meeting": self.meeting, "service_nonce": own}
-        if not proves(said["proof"], self.secret, side="client", **named, end_nonce=said["nonce"]):
+        named: dict[str, Any] = {"reach": reach_id, "meeting": reach.meeting, "service_nonce": own}
+        if not proves(said["proof"], reach.secret, side="client", **named, end_nonce=said["nonce"]):
             connection.close(4403, "the proof is wrong")
             return False
-        secret = self.secret if self.shows_secret else bytes(32)
+        secret = reach.secret if self.shows_secret else bytes(32)
         connection.send(json.dumps({"proof": prove(secret, side="service", **named, end_nonce=said["nonce"])}))
         return True
 
@@ -159,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(503, {})
         elif "Upgrade" in self.headers:
             self.close_connection = True
-            server.carry(self._websocket())
+            server.carry(self._websocket(), self.path.split("/")[3])
         else:
             self._answer(200, job(state="succeeded" if server.has_ended else "running", attempt=1))
 
@@ -171,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif server.has_ended:
             self._answer(404, problem("not_found", 404).body)
         elif self.path.endswith("/meetings"):
-            self._answer(201, server.meet())
+            self._answer(201, server.meet(self.path.split("/")[3]))
         else:
             self._answer(201, server.start(Order.from_json(sent)))
 

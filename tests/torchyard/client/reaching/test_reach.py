@@ -29,13 +29,15 @@ def other() -> Iterator[Peer]:
 def reach_into(other: Peer, order: Order, *, patience: float = 60, tell: Callable[[str], None] = print) -> Reach:
     server = Server(other.url, "token", "")
 
+    first = OpenedReachView.model_validate(other.start(order))
+
     async def meet_again() -> OpenedReachView:
         if other.is_away:
             raise Unavailable("it is away")
-        return OpenedReachView.model_validate(other.meet())
+        return OpenedReachView.model_validate(other.meet(first.id))
 
     return Reach(
-        OpenedReachView.model_validate(other.start(order)),
+        first,
         connect=lambda meeting: open_meeting(server, meeting),
         meet_again=meet_again,
         patience=patience,
@@ -116,7 +118,7 @@ def test_what_answers_in_place_of_the_service_is_given_nothing(other: Peer) -> N
 
 def test_a_client_with_another_secret_is_refused(other: Peer) -> None:
     reach = reach_into(other, CAT)
-    other.meet()
+    other.meet(reach.id)
     with pytest.raises(Exception, match="the proof is wrong"):
         asyncio.run(reach.run())
 

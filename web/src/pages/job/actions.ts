@@ -1,6 +1,6 @@
 /** What one may do with a job: the one action that fits its state, and all others for a menu. */
 import type { JobView } from "../../api/wire";
-import { may, mayChange, mayKill } from "../../shell/rights";
+import { isOwn, may, mayChange, mayKill } from "../../shell/rights";
 
 export type Action =
   | "stop"
@@ -11,6 +11,7 @@ export type Action =
   | "clone"
   | "download"
   | "stacks"
+  | "terminal"
   | "share"
   | "notes"
   | "archive"
@@ -26,6 +27,7 @@ export const NAMES: Readonly<Record<Action, string>> = {
   clone: "Clone",
   download: "Download best",
   stacks: "Show stacks",
+  terminal: "Terminal",
   share: "Share link",
   notes: "Write notes",
   archive: "Archive",
@@ -52,6 +54,7 @@ export function actionsOf(job: JobView): readonly (readonly Action[])[] {
   const see: (Action | false)[] = [
     Boolean(job.best) && "download",
     mine && isOpen && "stacks",
+    isOwn(job) && job.state === "running" && "terminal",
     "share",
     mine && "notes",
   ];

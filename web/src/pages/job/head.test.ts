@@ -48,6 +48,7 @@ function head(job: JobView, attempts = [attempt(1)]): Shown {
     ondelete: () => asked.push("delete"),
     onnotes: () => asked.push("notes"),
     onstacks: () => asked.push("stacks"),
+    onterminal: () => asked.push("terminal"),
   });
   return { host, changed, asked };
 }
@@ -83,7 +84,15 @@ test("the head has the one button that fits the state, and all else in its menu"
     ];
   };
   const best = { metric: "val/loss", value: 0.5, step: 3 };
-  expect(offered({})).toEqual(["Stop", "Pause", "Clone", "Show stacks", "Share link", "Write notes"]);
+  expect(offered({})).toEqual([
+    "Stop",
+    "Pause",
+    "Clone",
+    "Show stacks",
+    "Terminal",
+    "Share link",
+    "Write notes",
+  ]);
   expect(offered({ state: "queued" })).toEqual(["Stop", "Pause", "Clone", "Share link", "Write notes"]);
   expect(offered({ state: "paused", has_notes: true })).toEqual([
     ...["Resume", "Stop", "Clone", "Share link", "Edit notes"],

@@ -1,0 +1,55 @@
+"""Makes the addresses at which a browser opens a terminal in a running job, or a port of it."""
+
+from typing import Annotated
+
+from fastapi import Request
+
+from api.auth.callers import JobId, Reacher
+from api.openapi.routers import guarded
+from api.parameters.bodies import json_body
+from api.present.times import time
+from api.server.origins import OPEN
+from api.services import ServicesDep
+from store.reaches import origins
+from torchyard.contract.errors import Conflict, Forbidden
+from torchyard.contract.reach.requests import NewOrigin
+from torchyard.contract.reach.views import OpenedOriginView, OriginsView
+
+router = guarded("reaches", Conflict)
+
+OriginBody = Annotated[NewOrigin, json_body(NewOrigin, example={"port": None})]
+
+
+@router.get("/jobs/{job_id}/origins")
+async def find_origins(request: Request, services: ServicesDep, caller: Reacher, job_id: JobId) -> OriginsView:
+    """Returns whether a browser that sends this request can open a terminal or a port of a job.
+
+    It can where the operator has set `TORCHYARD_JOB_ORIGINS`, or where it opens the page by a loopback address.
+    """
+    return OriginsView(is_available=services.origins.address_of("x", request.scope) is not None)
+
+
+@router.post("/jobs/{job_id}/origins", status_code=201)
+def open_origin(
+    request: Request, services: ServicesDep, caller: Reacher, job_id: JobId, wanted: OriginBody
+) -> OpenedOriginView:
+    """Makes an address on a host name of its own: for a terminal in a running job of one's own, or for a port of it.
+
+    Only a browser's session may ask for one. The address is good once, for 30 s; then a cookie of that host name opens
+    it for 12 hours at most, and not longer than the session and the attempt last.
+    """
+    if not caller.session:
+        raise Forbidden("addresses are for the sessions of browsers: `torchyard shell` and `forward` need none")
+    if services.origins.address_of("x", request.scope) is None:
+        raise Conflict("there are no host names for jobs here: use `torchyard shell` and `torchyard forward`")
+    with services.store.write("reach") as session:
+        opened = origins.open_origin(
+            session,
+            job_id,
+            port=wanted.port,
+            caller=caller,
+            login=caller.session,
+            by_operators=services.settings.exec_by_operators,
+        )
+    address = services.origins.address_of(opened.name, request.scope)
+    return OpenedOriginView(url=f"{address}{OPEN}?ticket={opened.ticket}", expires_at=time(opened.until))

@@ -1,0 +1,111 @@
+"""The command `dev`: a job without a program of its own, and a shell, a notebook or an editor in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import connect
+from torchyard.cli.reach.programs import attach, require_posix
+from torchyard.cli.reach.ssh import SUFFIX
+from torchyard.contract.errors import Conflict
+from torchyard.contract.states import JobState
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.client import Client, Job
+
+_WAITS = ("sleep", "infinity")
+"""The program: it ends at once when the job is stopped."""
+
+
+def dev(
+    *,
+    devices: Annotated[int, typer.Option(min=1, metavar="N", help="GPUs, or CPU slots.")] = 1,
+    time_limit: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it may run: 90m, 8h, 2d.")] = "8h",
+    idle_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long it may be idle: no device used, no key pressed.")
+    ] = "1h",
+    name: Annotated[
+        str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
+    ] = None,
+    requirements: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The packages it needs besides the worker's: a file of the folder."),
+    ] = None,
+    notebook: Annotated[bool, typer.Option("--notebook", help="Open Jupyter in place of a shell.")] = False,
+    editor: Annotated[
+        bool, typer.Option("--editor", help="Say how to open it in VS Code, in place of a shell.")
+    ] = False,
+) -> None:
+    """Get devices to work on: a job without a program, and a shell in it.
+
+    The job has a copy of this folder. It waits in the queue and counts in the quota as any job, and its working folder
+    stays. The end of the shell does not end it.
+    """
+    require_posix()
+    if notebook and editor:
+        raise typer.BadParameter("choose --notebook or --editor")
+    with connect() as client:
+        job = _submit(
+            client,
+            devices=devices,
+            name=name,
+            requirements=requirements,
+            time_limit=time_limit,
+            idle_timeout=idle_timeout,
+        )
+        try:
+            _wait(client, job)
+            code = _open(client, job, notebook=notebook, editor=editor)
+        finally:
+            say, shown = output.command(), terminal.plain(job.name)
+            terminal.note(f"{shown} goes on: {say} shell {shown} opens another shell, {say} cancel {shown} stops it.")
+    raise typer.Exit(code)
+
+
+def _submit(
+    client: Client,
+    *,
+    devices: int,
+    name: str | None,
+    requirements: str | None,
+    time_limit: str,
+    idle_timeout: str,
+) -> Job:
+    program, *args = _WAITS
+    limits = {"time_limit": time_limit, "idle_timeout": idle_timeout}
+    spec: Any = limits  # the keys of a job spec beside the arguments of `run`
+    job = client.run(program, args=args, devices=devices, name=name, requirements=requirements, **spec)
+    terminal.note(f"{terminal.plain(job.name)} is queued: Ctrl-C leaves it in the queue.")
+    return job
+
+
+def _wait(client: Client, job: Job) -> None:
+    """Waits until the job runs. Raises Conflict if it ends instead."""
+    from torchyard.client.blocking import ask
+    from torchyard.client.waiting import wait_for_change
+
+    said, view = "", job.view
+    while view.state is not JobState.RUNNING:
+        if view.state.terminal:
+            raise Conflict(f"the job has ended: {view.state}, {view.status_reason.message}")
+        if view.status_reason.message != said:
+            said = view.status_reason.message
+            terminal.note(f"{view.state}: {terminal.plain(said)}")
+        view = ask(client, wait_for_change, view)
+
+
+def _open(client: Client, job: Job, *, notebook: bool, editor: bool) -> int:
+    if notebook:
+        from torchyard.cli.reach.notebook import open_notebook
+
+        return open_notebook(client, job.refresh())
+    if editor:
+        say = output.command()
+        terminal.write(f"code --remote ssh-remote+{terminal.plain(job.name)}{SUFFIX}")
+        terminal.note(f"VS Code needs its extension Remote-SSH, and in ~/.ssh/config what {say} ssh-config prints.")
+        return 0
+    return attach(client, job.id, [], rank=0, has_terminal=True)
