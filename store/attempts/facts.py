@@ -71,6 +71,7 @@ class Wanted:
     """The longest grace of that end, if it is not just the job's."""
     stacks_requested_at: int | None = None
     reaches: Sequence[ReachOrder] = ()
+    """What is to be done for reaches into it. Empty where the attempt itself is read."""
 
 
 @dataclass(frozen=True, slots=True)

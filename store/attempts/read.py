@@ -11,7 +11,7 @@ from store.attempts.facts import AttemptFacts, Claim, Inherited, Inherits, Wante
 from store.jobs import jobs, stop
 from store.reaches import orders
 from store.secret_keys import SecretKeys
-from store.tables import Attempt, Job
+from store.tables import Job
 from store.team import secrets
 from torchyard.contract.attempts.pausing import PausePoint
 from torchyard.contract.attempts.rundir import Env
@@ -37,7 +37,7 @@ def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFac
         world_size=row.pool_devices or len(job.devices),
         in_pool=in_pool,
         secrets=secrets.resolve(session, keys, job),
-        wanted=_wanted_of(session, row, job),
+        wanted=stop.wanted_of(row, job),
         inherited=_inherited_of(job),
         variables=_variables_of(job),
         worker=jobs.worker_name(session, row.worker_id),
@@ -47,11 +47,8 @@ def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFac
 def read_wanted(session: Session, claim: Claim) -> Wanted:
     """Returns what is wanted of the attempt. Raises StaleClaim as `read_attempt` does."""
     row = state.find_open(session, claim)
-    return _wanted_of(session, row, jobs.require(session, claim.job_id))
-
-
-def _wanted_of(session: Session, row: Attempt, job: Job) -> Wanted:
-    return replace(stop.wanted_of(row, job), reaches=orders.list_orders(session, row.id))
+    wanted = stop.wanted_of(row, jobs.require(session, claim.job_id))
+    return replace(wanted, reaches=orders.list_orders(session, row.id))
 
 
 def _inherited_of(job: Job) -> Inherited | None:

@@ -3,9 +3,9 @@ import pytest
 from tests.api.conftest import redis_url, service
 from tests.security import strict_host
 from tests.worker.attempts.conftest import simulated, spec
-from tests.worker.conftest import attempt
+from tests.worker.conftest import attempt, reach
 
-__all__ = ["attempt", "redis_url", "service", "simulated", "spec"]
+__all__ = ["attempt", "reach", "redis_url", "service", "simulated", "spec"]
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> 
     uid, pid, count = map(int, attempt.log("rank-1").split())
     assert uid == host.state.uid_of("ada")
     assert pid < 20
-    assert count <= 4  # the first one, the launcher and two ranks: nothing from outside
+    assert count <= 5  # the first one, the launcher, the door and two ranks: nothing from outside
 
 
 def test_the_service_is_told_who_writes_a_file_of_the_job(host: StrictHost) -> None:
@@ -222,7 +222,7 @@ def test_nothing_outlives_a_killed_supervisor(host: StrictHost) -> None:
     attempt = host.attempt(HIDES_ITS_NAME)
     attempt.wait_for_file("ready-0")
     before = attempt.processes()
-    assert len(before) == 4  # the one that hides its name, too
+    assert len(before) == 5  # the one that hides its name, and the door, too
     assert attempt.program is not None
     attempt.program.kill()
     attempt.program.wait()

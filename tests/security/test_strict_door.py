@@ -57,22 +57,22 @@ def test_a_program_and_a_connection_are_inside_of_strict_isolation(host: StrictH
     attempt = host.prepared(SERVES, env={"TORCHYARD_RANK_ENV_MINE": "1"})
     attempt.start(secrets={"SECRET": "s3cret"})
     attempt.wait_for_file("ready")
-    program = Reached(attempt.run).start(["python", "-c", SHOWS])
+    program = Reached.into(attempt.run).start(["python", "-c", SHOWS])
     assert program.exit_code() == 0, program.text(1)
     uid = host.state.uid_of(attempt.owner)
     assert uid >= FIRST_UID
     assert json.loads(program.text()) == [uid, str(attempt.run.job), "0", "1", "s3cret", None, None]
-    shell = Reached(attempt.run).start(["sh", "-c", "tty; exit 3"], terminal=Terminal())
+    shell = Reached.into(attempt.run).start(["sh", "-c", "tty; exit 3"], terminal=Terminal())
     assert shell.exit_code() == 3
     assert "/dev/pts/0" in shell.text()
-    ports = Reached(attempt.run).start(kind="ports")
+    ports = Reached.into(attempt.run).start(kind="ports")
     assert ports.open(0, port=int((attempt.run.job / "ready").read_text())) == ""
     ports.write(b"hello")
     ports.read_until(lambda: ports.text() == "hello")
-    attack = Reached(attempt.run).start(["python", "-c", ATTACKS])
+    attack = Reached.into(attempt.run).start(["python", "-c", ATTACKS])
     assert attack.exit_code() == 0, attack.text(1)
     assert json.loads(attack.text()) == ["refused"] * 7
-    left = Reached(attempt.run).start(["sh", "-c", "nohup sleep 1000 >/dev/null 2>&1 & echo started"])
+    left = Reached.into(attempt.run).start(["sh", "-c", "nohup sleep 1000 >/dev/null 2>&1 & echo started"])
     assert left.exit_code() == 0
     attempt.stop(grace=60)
     assert attempt.report().reason is EndReason.CANCELLED

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from tests.databases import Databases
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture, a_service
 from tests.worker.attempt import Attempt
+from tests.worker.reaching import Reached
 from tests.worker.schedulers import SchedulersFixture
 from worker.curves import following
 from worker.host.untrusted import remove_inside
@@ -54,3 +55,17 @@ def attempt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attempt]
     created = Attempt.create(tmp_path, warm=warm_process, launcher="warm" if start == "warm" else "torchrun")
     yield created
     assert kill_attempt(created.job_id, created.number) == []
+
+
+@pytest.fixture
+def reach(attempt: Attempt) -> Iterator[Callable[[], Reached]]:
+    """Makes a client that reaches into the attempt. Its connections are closed in the end."""
+    made: list[Reached] = []
+
+    def make() -> Reached:
+        made.append(Reached.into(attempt.run))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.cut()

@@ -1,6 +1,7 @@
 """A client of what runs in an attempt, without a service between: it speaks frames over the worker's connection."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 import socket
 from typing import Any
@@ -18,7 +19,7 @@ from worker.engines.local import entrance
 class Reached:
     """A reach, and all that has come over its connections so far."""
 
-    run: RunDir
+    connect: Callable[[Call], socket.socket]
     id: str = field(default_factory=lambda: f"rch_{uuid.uuid4()}")
     output: dict[int, bytearray] = field(default_factory=lambda: {0: bytearray(), 1: bytearray()})
     last: Frame | None = None
@@ -32,6 +33,11 @@ class Reached:
         self.outgoing: dict[int, Outgoing] = {}
         self._is_greeted = False
         self.connection: socket.socket | None = None
+
+    @classmethod
+    def into(cls, run: RunDir) -> "Reached":
+        """Reaches into a running attempt."""
+        return cls(lambda call: entrance.reach(run, call))
 
     def start(self, argv: Sequence[str] = (), **order: Any) -> "Reached":
         values: dict[str, Any] = {"kind": "program", "argv": list(argv), **order}
@@ -95,12 +101,13 @@ class Reached:
         return self.output[channel].decode()
 
     def _connect(self, call: Call) -> None:
-        self.connection = entrance.reach(self.run, call)
+        self.connection = self.connect(call)
         self.connection.settimeout(DEADLINE_S)
         self._reader = FrameReader()
         numbers = self.incoming.keys() | self.outgoing.keys()
         received = {str(each): self.incoming[each].received if each in self.incoming else 0 for each in numbers}
-        self.send(Frame(Kind.HELLO, content=Hello(received=received).to_json().encode()))
+        with suppress(BrokenPipeError):  # it is refused
+            self.send(Frame(Kind.HELLO, content=Hello(received=received).to_json().encode()))
         self._is_greeted = False
         self.read_until(lambda: self._is_greeted)
 

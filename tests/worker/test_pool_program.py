@@ -91,7 +91,7 @@ def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, en
         held = service.store.job(job_id).devices
         assert [(device["node"], device["host"]) for device in held] == [(0, "n1"), (1, "n2")]
         told = service.store.job(job_id).reason_message
-        assert told.startswith("2 processes run on n1, n2, ")  # the nodes tell how they isolate it
+        assert told.startswith("2 processes run on n1, n2; ")  # the nodes tell how they isolate it
     assert service.store.job(job_id).state == JobState.RUNNING
     with service.serving(ended_by=signal.SIGTERM):
         wait_for(lambda: service.log().count("attempt 1 is adopted") == 1, "the adoption")

@@ -4,10 +4,12 @@ See PR_SET_DUMPABLE in prctl(2), and proc(5). A process that executes a program 
 the state of its parent.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 import ctypes
 import os
 
-_PR_SET_DUMPABLE = 4
+_PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -20,6 +22,18 @@ def forbid() -> None:
 def permit() -> None:
     """Lets processes of the same user inspect this one. Raises OSError."""
     prctl(_PR_SET_DUMPABLE, 1)
+
+
+@contextmanager
+def forbidden() -> Generator[None]:
+    """Has the kernel refuse it for a while, for what is forked meanwhile: nobody finds that one before it can forbid it
+    itself. Raises OSError."""
+    before = prctl(_PR_GET_DUMPABLE)
+    forbid()
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_DUMPABLE, before)
 
 
 def prctl(option: int, *values: int) -> int:

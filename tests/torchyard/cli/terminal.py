@@ -28,7 +28,9 @@ class Terminal:
         self._seen = 0
 
     def type(self, text: str) -> None:
-        os.write(self.descriptor, text.encode())
+        left = memoryview(text.encode())
+        while left:
+            left = left[os.write(self.descriptor, left) :]
 
     def wait_for(self, text: str) -> None:
         """Waits until this is shown, after what was waited for before."""

@@ -17,7 +17,8 @@ import time
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.reach.orders import LONGEST_CALL, Call
-from worker.host import process, unix_sockets
+from torchyard.host import unix_sockets
+from worker.host import process
 from worker.sandbox.door.refusal import refuse
 
 _KEY_BYTES = 32

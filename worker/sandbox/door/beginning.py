@@ -23,14 +23,14 @@ def fork_door(place: Place, calls: socket.socket, *, ends: int, is_child: bool) 
     keep = [calls.fileno(), ends]
 
     def serve() -> NoReturn:
-        inspection.forbid()
         _serve(place, calls, ends)
 
     def leave() -> NoReturn:
         forks.fork(serve, keep=keep)
         os._exit(0)
 
-    pid = forks.fork(serve if is_child else leave, keep=keep)
+    with inspection.forbidden():
+        pid = forks.fork(serve if is_child else leave, keep=keep)
     if not is_child:
         os.waitpid(pid, 0)
 

@@ -1,6 +1,7 @@
 """The handler of one reach: a process that serves its client, whichever connection that has, until the reach ends."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 import os
 import select
 import signal
@@ -143,7 +144,8 @@ class Handler:
             self._service.note_end(pid, code)
             if self._service.result is not None and self._rest_until == _NEVER:
                 self._rest_until = time.monotonic() + _REST_S
-                self._door.send(OVER)
+                with suppress(OSError):  # it has ended
+                    self._door.send(OVER)
 
     def _receive(self) -> None:
         try:

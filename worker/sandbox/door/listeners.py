@@ -12,7 +12,8 @@ import sys
 
 from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.reach.orders import Target
-from worker.host import process, unix_sockets
+from torchyard.host import unix_sockets
+from worker.host import process
 
 _CONNECT_S = 2.0
 _LISTENS = "0A"

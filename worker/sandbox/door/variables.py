@@ -9,8 +9,8 @@ import sys
 import time
 
 from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.host import unix_sockets
 from torchyard.host.untrusted import read_tail
-from worker.host import unix_sockets
 
 _ACTIVATED = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables of an environment whose programs are on PATH."""

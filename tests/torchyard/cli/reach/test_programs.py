@@ -1,6 +1,7 @@
 """`exec` and `shell` against a real handler: what a user types, sees and gets back."""
 
 from collections.abc import Iterator, Mapping
+import hashlib
 from pathlib import Path
 import signal
 import subprocess
@@ -101,6 +102,17 @@ def test_a_shell_has_the_size_of_the_terminal_and_its_keys_and_joins_again_after
         _say(shell, "echo $kept", "7")
         shell.type("exit 3\r")
         assert shell.wait() == 3
+
+
+def test_a_paste_of_5_mb_comes_whole_although_its_reader_is_slower(job: Peer) -> None:
+    text = "0123456789" * 500_000
+    with terminal(["shell", "job_1"], environment_of(job)) as shell:
+        shell.type(f"stty raw -echo; echo rea''dy; head -c {len(text)} | md5sum; stty sane\r")
+        shell.wait_for("ready")
+        shell.type(text)
+        shell.wait_for(hashlib.md5(text.encode()).hexdigest())
+        shell.type("exit\r")
+        assert shell.wait() == 0
 
 
 def test_leaving_a_shell_ends_it_and_gives_the_terminal_back(job: Peer) -> None:

@@ -87,17 +87,20 @@ def test_what_cannot_be_started_is_said(attempt: Attempt, reach: Reach) -> None:
 
 def test_a_terminal_has_the_size_and_kind_of_the_users_own_and_takes_its_keys(attempt: Attempt, reach: Reach) -> None:
     started(attempt)
-    shell = reach().start(terminal=Terminal(rows=11, columns=77, kind="vt220"))
-    shell.write(b"tty; stty size; echo on $TERM; sleep 600\r")
+    shell = reach().start(["sh"], terminal=Terminal(rows=11, columns=77, kind="vt220"))
+    shell.write(b"tty; stty size; sh -c 'echo on $TERM; exec sleep 600'\r")
     shell.read_until(lambda: "on vt220" in shell.text())
     assert "/dev/pts/0" in shell.text()
     assert "11 77" in shell.text()
     shell.send(Frame(Kind.RESIZE, content=Terminal(rows=1, columns=1).to_json().encode()))
     shell.write(b"\x03")
-    shell.read_until(lambda: "[?2004h" in shell.text().partition("^C")[2])
+    shell.read_until(lambda: shell.text().partition("^C")[2].endswith(("# ", "$ ")))
     shell.write(b"stty size; exit 3\r")
     assert shell.exit_code() == 3
     assert "1 1\r\n" in shell.text()
+    users = reach().start(terminal=Terminal())
+    users.write(b"exit 4\r")
+    assert users.exit_code() == 4
 
 
 def test_a_signal_reaches_all_processes_of_the_program(attempt: Attempt, reach: Reach) -> None:

@@ -1,12 +1,13 @@
 """The agent of an attempt: the process between supervisor and ranks, which enters the sandbox before it starts them."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 from dataclasses import dataclass, field
 import errno
 import os
 import signal
 import struct
+import sys
 from typing import Annotated, NoReturn
 
 from setproctitle import setproctitle
@@ -43,17 +44,18 @@ class AgentReport(Record):
 class Work:
     """What an agent does in its sandbox."""
 
-    run: Callable[[], AgentReport]
-    """Starts the ranks. Returns what the agent reports once they have ended."""
+    run: Callable[[Callable[[], None]], AgentReport]
+    """Starts the ranks. Returns what the agent reports once they have ended. It calls its argument, which forks the
+    door, before this process has threads or becomes a program."""
     variables: Callable[[int], Mapping[str, str]]
     """Returns all variables of a rank, for a program that its user starts beside it. Raises OSError."""
 
 
 class AgentProcess:
-    """A fork of the supervisor that enters the plan's sandbox, forks the door there, and does its work. Its output is
-    the launcher's log.
+    """A fork of the supervisor that enters the plan's sandbox, where `prepare` tells it its work. Its output is the
+    launcher's log.
 
-    `prepare` is called in the sandbox, before the door is forked. `reaps`: whether the agent reaps all that loses its
+    `reaps`: whether the agent reaps all that loses its
     parent: then it can be the first process of a pid namespace itself. `keep`: descriptors that it gets. Raises OSError
     if the fork fails.
     """
@@ -175,8 +177,8 @@ class AgentProcess:
             self._enter(exits)
             self._set_title("agent")
             work = self._prepare()
-            with self._door_beside(work):
-                report = work.run()
+            with contextlib.ExitStack() as stack:
+                report = work.run(lambda: self._fork_door(work.variables, stack))
         except OSError as error:
             named = f": {error.filename}" if error.filename else ""
             report = AgentReport(error=error.errno or errno.EIO, trouble=f"{error.strerror or error}{named}")
@@ -187,22 +189,23 @@ class AgentProcess:
             init.reap_all()
         os._exit(code)  # the exit of an interpreter with torch takes a second
 
-    @contextlib.contextmanager
-    def _door_beside(self, work: Work) -> Generator[None]:
-        """Forks the door, which ends when this does, or the program that this process has become."""
+    def _fork_door(self, variables: Callable[[int], Mapping[str, str]], stack: contextlib.ExitStack) -> None:
+        """Forks the door, which ends with `stack`, or with the program that this process becomes."""
         if self._door is None:
-            yield
             return
-        ends, lasts = os.pipe2(os.O_CLOEXEC) if self._reaps else (os.pidfd_open(os.getpid()), None)
+        if self._reaps:
+            ends, lasts = os.pipe2(os.O_CLOEXEC)
+            stack.callback(os.close, lasts)
+        else:
+            ends = os.pidfd_open(os.getpid())
         first = os.getpid() if self._is_first else os.getppid()
-        plan = self.plan
-        place = Place(job_id=plan.job_id, attempt=plan.attempt, variables=work.variables, first=first)
-        fork_door(place, self._door, ends=ends, is_child=self._reaps)
+        place = Place(job_id=self.plan.job_id, attempt=self.plan.attempt, variables=variables, first=first)
+        try:
+            fork_door(place, self._door, ends=ends, is_child=self._reaps)
+        except OSError as error:  # the ranks do without
+            print(f"nothing can be started beside the ranks: {error}", file=sys.stderr)  # noqa: T201 it is the log
         os.close(ends)
         self._door.close()
-        yield
-        if lasts is not None:
-            os.close(lasts)
 
     def _enter(self, exits: int) -> None:
         """Enters the sandbox, with a pipe to which the namespace's first process may write the exit code.

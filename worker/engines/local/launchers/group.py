@@ -1,5 +1,6 @@
 """The ranks of an attempt as forks of its agent, and the TCP store at which they meet."""
 
+from collections.abc import Callable
 from dataclasses import replace
 import importlib
 import os
@@ -48,16 +49,17 @@ class RankGroup:
         """Returns all variables of a rank, for a program that is started beside it."""
         return with_python(self._variables(rank, self._error_path(rank)))
 
-    def run(self) -> list[list[int]]:
+    def run(self, began: Callable[[], None]) -> list[list[int]]:
         """Forks the ranks, and serves the store until all have ended. When one fails, it ends the others.
 
-        Reaps all children. Returns the rank and the exit code of each failed rank, the first failure in front. Raises
-        OSError.
+        `began` is called once all are forked, while this process has one thread: they need not wait for it. Reaps all
+        children. Returns the rank and the exit code of each failed rank, the first failure in front. Raises OSError.
         """
         self._child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _do_nothing)  # only a signal with a handler writes to the wakeup descriptor
         self._ranks = self._start()
+        began()
         poll = select.poll()
         for descriptor in (self._listener.fileno(), self._child_ended):
             poll.register(descriptor, select.POLLIN)

@@ -14,7 +14,8 @@ from pathlib import Path
 import socket
 import time
 
-from worker.host import process, unix_sockets
+from torchyard.host import unix_sockets
+from worker.host import process
 
 _PEER_PIDFD = 77
 """`SO_PEERPIDFD` of Linux 6.5 and later."""

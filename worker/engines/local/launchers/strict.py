@@ -13,13 +13,14 @@ import socket
 
 from torchyard.contract.attempts.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.host import unix_sockets
 from torchyard.host.recordfiles import write_record
 from worker.engines.local.entrance import Entrance
 from worker.engines.local.launchers import logtail, strictness
 from worker.engines.local.launchers.command import failures_of
 from worker.engines.local.launchers.secrets import SecretServer
 from worker.engines.local.launchers.torchrun import parse_failures, with_rank_variables
-from worker.host import process, unix_sockets
+from worker.host import process
 from worker.sandbox.strict import client, protocol
 from worker.sandbox.strict.protocol import Ended, Refused, Started
 

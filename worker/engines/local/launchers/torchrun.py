@@ -4,7 +4,7 @@ Rendezvous and collectives of one host stay on loopback, on ports that the kerne
 it. Those of several nodes go by the interface that their plan names, and all meet at a socket of node 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 import importlib.util
 import os
@@ -61,7 +61,7 @@ class TorchrunAgent(AgentProcess):
             listener.set_inheritable(True)
             keep = [listener.fileno()]
             started = replace(started, env=started.env | {Env.LISTENER.value: str(listener.fileno())})
-        work = Work(run=lambda: _run_torchrun(started), variables=lambda rank: of_rank(run, rank))
+        work = Work(run=lambda fork_door: _run_torchrun(started, fork_door), variables=lambda rank: of_rank(run, rank))
         super().__init__(started, run, lambda: work, keep=keep)
 
     def descriptors(self) -> Sequence[int]:
@@ -117,7 +117,8 @@ def with_rank_variables(plan: LaunchPlan, run: RunDir, *, secrets: bool) -> Laun
     return replace(plan, env=plan.env | variables, rank_env={})
 
 
-def _run_torchrun(plan: LaunchPlan) -> NoReturn:
+def _run_torchrun(plan: LaunchPlan, fork_door: Callable[[], None]) -> NoReturn:
+    fork_door()
     if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
         fork.run_module(plan.argv[3:])
     os.execve(plan.argv[0], plan.argv, plan.env)  # noqa: S606 no shell is wanted

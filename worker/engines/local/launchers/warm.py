@@ -82,7 +82,9 @@ class ForkedRanks(AgentProcess):
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
         def prepare() -> Work:
             group = RankGroup(plan, run, dict(secrets))
-            return Work(run=lambda: AgentReport(failures=group.run()), variables=group.variables_beside)
+            return Work(
+                run=lambda fork_door: AgentReport(failures=group.run(fork_door)), variables=group.variables_beside
+            )
 
         super().__init__(plan, run, prepare, reaps=True)
 
