@@ -7,7 +7,7 @@ import signal
 import sys
 
 from torchyard.cli.reach import ownterminal
-from torchyard.cli.reach.blocking import Worker, read_some, write_all
+from torchyard.cli.reach.blocking import Worker, read_some, widen_input, write_all
 from torchyard.cli.reach.escape import Typed
 from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.client.reaching.reach import Reach
@@ -92,6 +92,7 @@ class Session:
     async def _read(self) -> None:
         """Passes on what comes on this process's standard input."""
         worker, typed = Worker(), Typed()
+        widen_input()
         try:
             while content := await worker(read_some):
                 if self._is_raw:

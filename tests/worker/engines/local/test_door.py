@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.security.test_proc import NAMES_ANOTHER
 from tests.worker.attempt import EACH_LAUNCH, Attempt, named_inside, wait_for
 from tests.worker.programs import RUNS_FOREVER, SAVES_ON_SIGTERM
 from tests.worker.reaching import Reached
@@ -75,6 +76,14 @@ def test_a_program_has_folder_variables_and_python_of_its_rank(attempt: Attempt,
     assert found["RANK"] == "1"
     assert found["TORCHYARD_RUN_DIR"] == found["cwd"] == str(attempt.run.job)
     assert Path(found["executable"]) == Path(sys.executable)
+
+
+def test_a_program_beside_ranks_with_gpus_names_its_threads_as_cuda_does(attempt: Attempt, reach: Reach) -> None:
+    attempt.gpus = True
+    started(attempt)
+    reached = reach().start(["python", "-c", NAMES_ANOTHER])
+    assert reached.exit_code() == 0, reached.text(1)
+    assert reached.text() == "0\n"
 
 
 def test_what_cannot_be_started_is_said(attempt: Attempt, reach: Reach) -> None:
