@@ -43,6 +43,13 @@ class Worker:
             self._calls.get()()
 
 
+def stop(*tasks: asyncio.Task[Any]) -> None:
+    """Has the tasks end. What they have raised is not told."""
+    for task in tasks:
+        if not task.cancel() and not task.cancelled():
+            task.exception()
+
+
 def widen_input() -> None:
     """Has a pipe at standard input hold more, which saves most of the turns of who reads it, where the system can."""
     with suppress(OSError, AttributeError):

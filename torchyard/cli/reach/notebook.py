@@ -5,6 +5,7 @@ from contextlib import ExitStack
 import re
 import signal
 
+from torchyard.cli.reach.blocking import stop
 from torchyard.cli.reach.forwarding import Forwarder, Wanted, listening, loopback_of
 from torchyard.cli.reach.reaching import end, explained, open_reach
 from torchyard.client import Client
@@ -50,8 +51,7 @@ async def _open(client: Client, job: JobView) -> int:
     except TorchyardError as error:
         raise await explained(client, reach, error) from None
     finally:
-        for task in (running, *tasks):
-            task.cancel()
+        stop(running, *tasks)
 
 
 async def _serve(client: Client, job: JobView, messages: Channel) -> None:

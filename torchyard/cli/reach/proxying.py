@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 import signal
 
-from torchyard.cli.reach.blocking import Worker, read_some, write_all
+from torchyard.cli.reach.blocking import Worker, read_some, stop, write_all
 from torchyard.cli.reach.reaching import explained, open_reach
 from torchyard.cli.reach.sshkeys import Keys
 from torchyard.client import Client
@@ -40,8 +40,7 @@ async def proxy(client: Client, job_id: str, keys: Keys) -> int:
     except TorchyardError as error:
         raise await explained(client, reach, error) from None
     finally:
-        for task in (running, leaving, *tasks):
-            task.cancel()
+        stop(running, leaving, *tasks)
     return 0
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from torchyard.cli.reach import ownterminal
-from torchyard.cli.reach.blocking import Worker, read_some, widen_input, write_all
+from torchyard.cli.reach.blocking import Worker, read_some, stop, widen_input, write_all
 from torchyard.cli.reach.escape import Typed
 from torchyard.client.reaching.reach import Reach
 from torchyard.contract.errors import TorchyardError
@@ -68,8 +68,7 @@ class Session:
                 await self._leave(running)
                 return self._left_code
             finally:
-                for task in (running, left, reading, *writing):
-                    task.cancel()
+                stop(running, left, reading, *writing)
                 if self._is_raw and (not running.done() or running.cancelled() or running.exception() is not None):
                     sys.stdout.buffer.write(self._modes.undoing)
                     sys.stdout.flush()

@@ -60,6 +60,8 @@ class Reach:
         self._terminal: Terminal | None = None
         self.was_met = False
         """Whether the other side has ever answered."""
+        self._is_closed = False
+        """Whether this side has ended the program."""
         self._deadline: float | None = None
         """Until when it is tried to come again; None while it is connected."""
         self._pause = _FIRST_PAUSE_S
@@ -85,6 +87,7 @@ class Reach:
 
     def close(self, channel: Channel) -> None:
         """Ends a channel, whatever is on its way. That of a program ends the program."""
+        self._is_closed = self._is_closed or channel.target is None
         if channel.target is not None and self._channels.pop(channel.number, None) is None:
             return
         self._send(Frame(Kind.CLOSE, channel.number))
@@ -118,6 +121,8 @@ class Reach:
             try:
                 return await self._over(await connecting)
             except Cut as error:
+                if self._is_closed:
+                    raise Ended("it was ended from here") from None
                 if not self.was_met and not isinstance(error, Elsewhere):
                     raise
             connecting = self._again()

@@ -123,6 +123,7 @@ def test_leaving_a_shell_ends_it_and_gives_the_terminal_back(job: Peer) -> None:
         shell.type("\r~.")
         assert shell.wait() == 0
         assert shell.modes() == before
+        assert "lost" not in shell.screen and "Traceback" not in shell.screen
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
