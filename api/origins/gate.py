@@ -12,12 +12,15 @@ from api import errors as problems
 from api.auth.callers import count_wrong_proof
 from api.middleware import cookies
 from api.middleware.browsers import with_common_headers
+from api.origins.owner import caller_of
+from api.origins.ports import Ports
+from api.origins.proxy import pass_on
 from api.origins.terminal import Terminal
 from api.server.origins import OPEN
 from api.services import Services
 from store.reaches import origins
 from store.reaches.facts import OriginFacts
-from torchyard.contract.errors import Forbidden, NotAuthorized, TorchyardError
+from torchyard.contract.errors import NotAuthorized, TorchyardError
 
 _LONGEST_SECRET = 100
 _CLOSED = "this page is closed: open it again from the page of the job"
@@ -51,6 +54,7 @@ class Gate:
         self._service = service
         self._services = services
         self._terminal = terminal
+        self._ports = Ports(services)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_request = scope["type"] in {"http", "websocket"}
@@ -60,21 +64,22 @@ class Gate:
             return
         scope.setdefault("state", {})["request_id"] = problems.request_id(scope)
         try:
-            await self._answer(name, scope, receive, _Guarded(send).send)
+            await self._answer(name, scope, receive, send)
         except TorchyardError as error:
             await self._refuse(error, scope, receive, send)
 
     async def _answer(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises NotAuthorized, Forbidden and what the origin itself raises."""
         if scope["type"] == "http" and scope["path"] == OPEN:
-            await (await self._enter(name, scope))(scope, receive, send)
+            await (await self._enter(name, scope))(scope, receive, _Guarded(send).send)
             return
         facts = await self._facts(name, scope)
         if facts.port is None:
             cookies.keep_plain(scope)
-            await self._terminal.answer(facts, scope, receive, send)
+            await self._terminal.answer(facts, scope, receive, _Guarded(send).send)
             return
-        raise Forbidden("ports of jobs are not served here")
+        caller = caller_of(facts, HTTPConnection(scope), self._services)
+        await pass_on(self._ports.connected(facts, caller), facts, scope, receive, send)
 
     async def _enter(self, name: str, scope: Scope) -> Response:
         """Answers a ticket with a cookie. Raises NotAuthorized."""

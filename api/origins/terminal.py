@@ -9,9 +9,9 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from api.auth.callers import Principal, check_origin
+from api.origins.owner import caller_of
 from api.parameters.bodies import read_body
 from api.routes.reach_streams import pass_stream
-from api.server.address import client_address
 from api.services import Services
 from api.website import Website
 from store.reaches import origins, reaches
@@ -19,7 +19,6 @@ from store.reaches.facts import OpenedReach, OriginFacts
 from torchyard.contract.errors import Conflict, NotFound, UnknownRoute
 from torchyard.contract.reach.orders import Order
 from torchyard.contract.reach.requests import NewTerminal
-from torchyard.contract.team.roles import Role
 from torchyard.contract.wire.schema import parse_request, parsed_json
 
 POLICY = (
@@ -71,7 +70,7 @@ class Terminal:
         body = await read_body(request, most=_MOST_BYTES)
         terminal = parse_request(NewTerminal, parsed_json(body))
         order = Order.from_dict({"kind": "program", "terminal": terminal.model_dump()})
-        caller = _caller(facts, request, self._services)
+        caller = caller_of(facts, request, self._services)
         opened = await run_in_threadpool(partial(self._open, facts, caller, order if is_new else None))
         return JSONResponse(
             {
@@ -95,15 +94,3 @@ class Terminal:
             )
             origins.set_reach(session, facts.name, opened.id)
             return opened
-
-
-def _caller(facts: OriginFacts, request: Request, services: Services) -> Principal:
-    """Returns whose terminal it is, as the audit records it."""
-    return Principal(
-        facts.user,
-        Role(facts.role),
-        token_id=facts.token_id,
-        address=client_address(request.scope, services.settings),
-        request_id=request.state.request_id,
-        session=facts.session,
-    )

@@ -7,6 +7,8 @@ from typing import Protocol
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from store.team.callers import Caller
+
 NORMAL, GOING_AWAY, BAD_DATA = 1000, 1001, 1003
 """Codes of a close (RFC 6455, 7.4.1)."""
 _READ_BYTES = 1 << 18
@@ -34,6 +36,14 @@ class End(Protocol):
     async def close(self, code: int, reason: str) -> None:
         """Tells it why nothing more comes."""
         ...
+
+
+class OwnEnd:
+    """An end that this process is itself."""
+
+    has_finished = False
+    caller: Caller | None = None
+    """Who has the reach, as the audit records it."""
 
 
 class SocketEnd:

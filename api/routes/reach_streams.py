@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 
 from api.auth.callers import check_origin, count_wrong_proof
 from api.reaches import ends
-from api.reaches.ends import GOING_AWAY, SocketEnd, StreamEnd
+from api.reaches.ends import GOING_AWAY, OwnEnd, SocketEnd, StreamEnd
 from api.reaches.handshake import NotProved, ask
 from api.reaches.meetings import Elsewhere, Visitor
 from api.reaches.relay import Passed, Stopped, relay
@@ -86,7 +86,15 @@ async def _join(
         await count_wrong_proof(websocket, services.access)
         await own.close(REFUSED, _NOT_PROVED)
         return
-    own.greeting, facts = proved.answer, proved.facts
+    own.greeting = proved.answer
+    await meet(services, own, proved.facts, end)
+
+
+async def meet(services: Services, own: ends.End, facts: MeetingFacts, end: End) -> None:
+    """Has an end that has proved itself meet the other one, and be passed on. Returns once that is over.
+
+    Raises Unavailable and OSError.
+    """
     await services.meetings.open()
     with services.meetings.expect() as expected:
         came = await run_in_threadpool(_come, services, facts, end, expected.place)
@@ -121,7 +129,7 @@ async def _wait(visitor: asyncio.Future[Visitor]) -> Visitor | None:
     return None
 
 
-def _ordered(own: SocketEnd, other: ends.End, end: End) -> tuple[ends.End, ends.End]:
+def _ordered(own: ends.End, other: ends.End, end: End) -> tuple[ends.End, ends.End]:
     """Returns the client, and the worker."""
     return (own, other) if end == "client" else (other, own)
 
@@ -129,7 +137,7 @@ def _ordered(own: SocketEnd, other: ends.End, end: End) -> tuple[ends.End, ends.
 async def _pass_on(services: Services, facts: MeetingFacts, client: ends.End, worker: ends.End) -> None:
     """Passes bytes on. The process to which the client has come looks after the meeting, and no other does."""
     passed = Passed()
-    caller = _caller(services, facts, client) if isinstance(client, SocketEnd) else None
+    caller = _caller(services, facts, client)
     until = _forever if caller is None else partial(_watch, services, facts, passed)
     try:
         await relay(client, worker, passed, until=until)
@@ -163,8 +171,12 @@ async def _forever() -> Stopped:
     return await asyncio.get_running_loop().create_future()
 
 
-def _caller(services: Services, facts: MeetingFacts, client: SocketEnd) -> Caller:
-    """Returns who has the reach, as the audit records it."""
+def _caller(services: Services, facts: MeetingFacts, client: ends.End) -> Caller | None:
+    """Returns who has the reach, as the audit records it; None if the client has come to another process."""
+    if isinstance(client, OwnEnd):
+        return client.caller
+    if not isinstance(client, SocketEnd):
+        return None
     address, request_id = client_address(client.scope, services.settings), client.scope["state"]["request_id"]
     return Caller(facts.user, Role(facts.role), token_id=facts.token_id, address=address, request_id=request_id)
 

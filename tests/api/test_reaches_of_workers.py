@@ -5,6 +5,7 @@ from pathlib import Path
 import socket
 import threading
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.sync.server import ServerConnection, serve
@@ -16,6 +17,7 @@ from tests.api.raw import wait_until
 from tests.api.reach_ends import DEADLINE_S, await_other, code_of_close, open_socket, send_proof
 from tests.api.service import ApiFixture
 from tests.api.serving import api_thread
+from tests.tunnels import tunnel
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.reach.frames import Frame, FrameReader, Kind
 from torchyard.contract.reach.orders import Call
@@ -111,6 +113,30 @@ def test_bytes_pass_between_a_client_and_what_the_engine_has_started(
     (call,) = box.entrance.calls
     assert (call.kind, call.reach, call.order and call.order.argv) == ("start", opened["id"], ["cat"])
     wait_until(lambda: service.get(f"/v1/jobs/{box.claim.job_id}/reaches")["data"] == [])
+
+
+@pytest.mark.parametrize("address", ["https"], indirect=True)
+def test_a_worker_comes_by_the_proxy_that_its_environment_names(
+    service: ApiFixture,
+    address: ServiceAddress,
+    connect: Callable[[dict[str, Any]], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tunnel(urlsplit(address.url).port or 0) as (port, asked):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        box = Box(service, ServiceAddress("https://192.0.2.1:8443", address.context))  # nobody has this address
+        opened = box.open()
+        box.look()
+        with connect(opened) as client:
+            await_other(client, opened, send_proof(client, opened, "client"))
+            wait_until(lambda: box.entrance.inside != [])
+            box.entrance.inside[0].sendall(b"from the job")
+            assert client.recv(timeout=DEADLINE_S) == b"from the job"
+            box.entrance.inside[0].close()
+        box.reaches.close()
+    assert [line.split()[1] for line, _ in asked] == ["192.0.2.1:8443"]
 
 
 @pytest.mark.parametrize("address", ["http"], indirect=True)

@@ -2,12 +2,14 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+import hashlib
 import os
 from pathlib import Path
 from random import Random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -29,6 +31,8 @@ DIGITS = {
     "trainer": "image-classification",
     "config": {"data": {"source": "digits"}, "training": {"epochs": EPOCHS}, "logging": {"every_steps": 1}},
 }
+LONG = {"data": {"source": "digits"}, "training": {"epochs": 10_000}}
+"""The config of a job that goes on until it is cancelled."""
 Curves = dict[str, list[tuple[int, float]]]
 
 
@@ -78,6 +82,26 @@ def test_a_box_that_joined_trains_on_while_its_link_is_down(
         best = client.jobs.download(job.id, ref="best", to=tmp_path / "best.pt")
     assert done.best is not None
     assert evaluate(best, device="cpu")["loss"] == pytest.approx(done.best.value, rel=1e-4)
+
+
+@pytest.mark.thorough
+def test_a_user_runs_programs_in_a_job_on_a_box(service: LabService, box: Box, tmp_path: Path) -> None:
+    job = service.submit_on(box.name, trainer="image-classification", config=LONG)
+    service.wait(job.id, JobState.RUNNING)
+    (tmp_path / ".torchyard").symlink_to(service.data)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TORCHYARD_")}
+    sent = bytes(5_000_000)
+
+    def run(*argv: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-P", "-m", "torchyard", "exec", job.id, "--", *argv]
+        env["XDG_CONFIG_HOME"] = str(tmp_path)
+        return subprocess.run(command, input=sent, env=env, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+
+    assert run("sh", "-c", "exit 3").returncode == 3
+    assert hashlib.sha256(sent).hexdigest() in run("sha256sum").stdout.decode()
+    with service.client as client:
+        client.jobs.cancel(job.id)
+    service.wait(job.id, JobState.CANCELLED)
 
 
 @pytest.mark.thorough

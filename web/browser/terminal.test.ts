@@ -11,10 +11,20 @@ import { code, freshContext } from "./page.ts";
 import { Service } from "./service.ts";
 
 const PROGRAM = `
-import pathlib, time
+import http.server, pathlib, threading
 
-while not pathlib.Path("/proc/self/cwd/stop").exists():
-    time.sleep(0.05)
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = f"<title>of the job</title><h1>{self.path}</h1>{self.headers.get('Cookie')}".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+print("port", server.server_address[1], flush=True)
+server.serve_forever()
 `;
 /** Where pictures go, if anybody looks at them. */
 const { TERMINAL_PICTURES: pictures } = process.env;
@@ -43,11 +53,11 @@ after(async () => {
   rmSync(folder, { recursive: true });
 });
 
-test("a terminal opens at an origin of its own, runs what is typed, and ends with its shell and with the job", async () => {
+test("a terminal and a port open at origins of their own, and a terminal ends with its shell and with the job", async () => {
   const context = await freshContext(browser, { viewport: { width: 1440, height: 900 } });
   const page = await context.newPage();
   await page.goto(`${service.url}/jobs/${job.id}#code=${await code(service)}`);
-  await page.getByLabel("Allow terminals in my running jobs").check();
+  await page.getByLabel("Allow terminals and ports of my running jobs").check();
   await page.getByRole("button", { name: /^Continue as / }).click();
   const complaints: string[] = [];
   context.on("weberror", (error) => complaints.push(error.error().message));
@@ -65,6 +75,8 @@ test("a terminal opens at an origin of its own, runs what is typed, and ends wit
   await shows(terminal, /42 of rank 0/);
   assert.equal(await terminal.evaluate("window.opener"), null);
   await looked(terminal);
+  await opensPort(page);
+  await terminal.bringToFront();
   await terminal.keyboard.type("exit 3\n");
   await terminal.getByText("The shell has ended with exit code 3.").waitFor();
   await terminal.getByRole("button", { name: "Open another shell" }).click();
@@ -74,6 +86,28 @@ test("a terminal opens at an origin of its own, runs what is typed, and ends wit
   assert.deepEqual(complaints, []);
   await context.close();
 });
+
+/** Opens the port on which the job's program listens. */
+async function opensPort(page: Page): Promise<void> {
+  let port: string | undefined;
+  while (port === undefined) {
+    const log = await service.ask<{ data: { text: string }[] }>(`v1/jobs/${job.id}/logs`);
+    port = log.data
+      .map(({ text }) => /port (\d+)$/.exec(text.trim())?.[1])
+      .find((found) => found !== undefined);
+  }
+  await page.bringToFront();
+  await page.getByRole("button", { name: "More" }).click();
+  await page.getByRole("menuitem", { name: "Open port" }).click();
+  await page.getByLabel("Port of the job").fill(port);
+  const tab = page.context().waitForEvent("page");
+  await page.getByRole("button", { name: "Open", exact: true }).click();
+  const opened = await tab;
+  await opened.getByRole("heading", { name: "/" }).waitFor();
+  assert.match(await opened.locator("body").innerText(), /None/);
+  assert.match(new URL(opened.url()).host, /^[a-z2-7]{26}\.localhost:[0-9]+$/);
+  await opened.close();
+}
 
 async function shows(terminal: Page, what: RegExp): Promise<void> {
   await terminal.locator(".xterm-rows").filter({ hasText: what }).waitFor();

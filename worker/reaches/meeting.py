@@ -16,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from store.worker.records import ReachOrder
 from torchyard.contract.reach.frames import Frame, Kind
 from torchyard.contract.reach.proof import new_nonce, prove, proves
+from torchyard.host import trust
 
 OWN_API = "http://127.0.0.1:8000"
 """Where the API of this host is, unless a setting says otherwise."""
@@ -55,11 +56,12 @@ def met(address: ServiceAddress, order: ReachOrder) -> Generator[ClientConnectio
 
     Raises NotMet where it may be tried again, and NotTheService.
     """
+    is_secured = address.url.startswith("https:")
     path = f"/v1/reaches/{order.id}/stream?meeting={order.meeting}&end=worker"
     opening = connect(
         f"ws{address.url.removeprefix('http')}{path}",
-        ssl=address.context() if address.url.startswith("https:") else None,
-        proxy=None,
+        ssl=address.context() if is_secured else None,
+        proxy=trust.proxy_of(address.url) if is_secured else None,
         compression=None,
         open_timeout=_OPEN_S,
         close_timeout=1,

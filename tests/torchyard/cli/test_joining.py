@@ -2,15 +2,10 @@
 
 from base64 import b64encode
 from collections.abc import Generator
-import contextlib
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 import re
 import shlex
-import socket
 from subprocess import CompletedProcess
-import threading
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +20,7 @@ from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team, serving_team
 from tests.torchyard.client.answers import NOW
 from tests.torchyard.client.fake_server import Answer, serving
+from tests.tunnels import tunnel
 from torchyard.client import Client, joining
 from torchyard.contract.errors import ConfigError, InvalidRequest, NotAuthorized, ServerUnreachable
 from torchyard.contract.team.codes import JoinCode, parse_code
@@ -139,41 +135,6 @@ def test_a_service_that_only_a_proxy_reaches_is_joined_and_asked_by_it(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     with pytest.raises(ServerUnreachable, match=r"by the proxy 127\.0\.0\.1:1"):
         trust.fetch_certificate(far)
-
-
-@contextmanager
-def tunnel(port: int) -> Generator[tuple[int, list[tuple[str, str | None]]]]:
-    """A proxy that answers CONNECT, and sends all to `port`. Yields its own port, and what it was asked by whom."""
-    asked: list[tuple[str, str | None]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_CONNECT(self) -> None:
-            asked.append((self.requestline, self.headers["Proxy-Authorization"]))
-            with socket.create_connection(("127.0.0.1", port)) as service:
-                self.send_response(200)
-                self.end_headers()
-                back = threading.Thread(target=_copy, args=(service, self.connection))
-                back.start()
-                _copy(self.connection, service)
-                back.join()
-            self.close_connection = True
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address[1], asked
-        server.shutdown()
-        thread.join()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(1 << 16):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
 
 
 def test_a_service_of_this_machine_alone_names_no_address(secured: Team, admin: dict[str, str]) -> None:

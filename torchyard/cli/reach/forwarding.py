@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from torchyard.cli.reach.reaching import explained, open_reach
 from torchyard.client import Client
-from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.client.reaching.reach import Reach
 from torchyard.contract.errors import ConfigError, TorchyardError
 from torchyard.contract.reach.orders import Order, Target
 from torchyard.host import terminal
+from torchyard.host.channel import Channel, Closed
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -9,12 +9,12 @@ from torchyard.cli.reach.blocking import stop
 from torchyard.cli.reach.forwarding import Forwarder, Wanted, listening, loopback_of
 from torchyard.cli.reach.reaching import end, explained, open_reach
 from torchyard.client import Client
-from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.client.reaching.reach import Reach
 from torchyard.contract.errors import Conflict, TorchyardError
 from torchyard.contract.jobs.views import JobView
 from torchyard.contract.reach.orders import Order, Target
 from torchyard.host import terminal
+from torchyard.host.channel import Channel, Closed
 
 _ARGV = ["python", "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
 _ADDRESS = re.compile(r"http://(?:localhost|127\.0\.0\.1):(\d{1,5})(/\S*\?token=[0-9A-Za-z]+)")

@@ -8,10 +8,10 @@ from torchyard.cli.reach.blocking import Worker, read_some, stop, write_all
 from torchyard.cli.reach.reaching import explained, open_reach
 from torchyard.cli.reach.sshkeys import Keys
 from torchyard.client import Client
-from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.contract.errors import ServerError, TorchyardError
 from torchyard.contract.reach.orders import Order
 from torchyard.host import terminal
+from torchyard.host.channel import Channel, Closed
 
 _PATIENCE_S = 60.0
 _LONGEST_LINE = 1000

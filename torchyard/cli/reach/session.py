@@ -9,10 +9,10 @@ import sys
 from torchyard.cli.reach import ownterminal
 from torchyard.cli.reach.blocking import Worker, read_some, stop, widen_input, write_all
 from torchyard.cli.reach.escape import Typed
-from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.client.reaching.reach import Reach
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
+from torchyard.host.channel import Channel, Closed
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _MOST_INTERRUPTS = 3

@@ -9,12 +9,12 @@ import time
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from torchyard.client.reaching.channel import Channel, Closed
 from torchyard.client.reaching.meeting import Cut, Elsewhere, closed
 from torchyard.contract.errors import ServerError, ServerUnreachable, TooManyRequests, TorchyardError, Unavailable
 from torchyard.contract.reach.frames import BadFrame, Frame, FrameReader, Kind, with_number
 from torchyard.contract.reach.orders import Hello, Target, Terminal
 from torchyard.contract.reach.views import OpenedReachView
+from torchyard.host.channel import Channel, Closed
 
 MOST_CHANNELS = 1000
 _LONGEST_MESSAGE = 256 << 10

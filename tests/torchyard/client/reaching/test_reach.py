@@ -9,12 +9,12 @@ import pytest
 
 from tests.torchyard.client.reaching.peer import Peer, peer
 from torchyard.client.discovery import Server
-from torchyard.client.reaching.channel import Closed
 from torchyard.client.reaching.meeting import open_meeting
 from torchyard.client.reaching.reach import Ended, Reach
 from torchyard.contract.errors import ServerError, ServerUnreachable, Unavailable
 from torchyard.contract.reach.orders import Order
 from torchyard.contract.reach.views import OpenedReachView
+from torchyard.host.channel import Closed
 
 CAT = Order(kind="program", argv=["cat"])
 MANY = 6 << 20

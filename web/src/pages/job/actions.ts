@@ -12,6 +12,7 @@ export type Action =
   | "download"
   | "stacks"
   | "terminal"
+  | "port"
   | "share"
   | "notes"
   | "archive"
@@ -28,6 +29,7 @@ export const NAMES: Readonly<Record<Action, string>> = {
   download: "Download best",
   stacks: "Show stacks",
   terminal: "Terminal",
+  port: "Open port",
   share: "Share link",
   notes: "Write notes",
   archive: "Archive",
@@ -54,7 +56,7 @@ export function actionsOf(job: JobView): readonly (readonly Action[])[] {
   const see: (Action | false)[] = [
     Boolean(job.best) && "download",
     mine && isOpen && "stacks",
-    isOwn(job) && job.state === "running" && "terminal",
+    ...(isOwn(job) && job.state === "running" ? (["terminal", "port"] as const) : []),
     "share",
     mine && "notes",
   ];

@@ -48,7 +48,7 @@ function head(job: JobView, attempts = [attempt(1)]): Shown {
     ondelete: () => asked.push("delete"),
     onnotes: () => asked.push("notes"),
     onstacks: () => asked.push("stacks"),
-    onterminal: () => asked.push("terminal"),
+    onreach: (wanted) => asked.push(wanted),
   });
   return { host, changed, asked };
 }
@@ -90,6 +90,7 @@ test("the head has the one button that fits the state, and all else in its menu"
     "Clone",
     "Show stacks",
     "Terminal",
+    "Open port",
     "Share link",
     "Write notes",
   ]);
