@@ -73,7 +73,8 @@ def _serve(connection: ClientConnection, is_over: Callable[[], bool]) -> None:
                 connection.send(Frame(Kind.OPENED, number).encode())
                 Thread(target=_pump, args=(connection, number, sockets[number]), daemon=True).start()
             elif frame.kind is Kind.DATA:
-                sockets[number].sendall(frame.content)
+                with suppress(OSError):
+                    sockets[number].sendall(frame.content)
                 received[number] = received.get(number, 0) + len(frame.content)
                 connection.send(with_number(Kind.ACK, received[number], channel=number).encode())
             elif frame.kind is Kind.CLOSE and number in sockets:
@@ -86,7 +87,8 @@ def _serve(connection: ClientConnection, is_over: Callable[[], bool]) -> None:
 
 
 def _pump(connection: ClientConnection, number: int, source: socket.socket) -> None:
-    with suppress(OSError, ConnectionClosed):
-        while content := source.recv(1 << 16):
-            connection.send(Frame(Kind.DATA, number, content).encode())
+    with suppress(ConnectionClosed):
+        with suppress(OSError):
+            while content := source.recv(1 << 16):
+                connection.send(Frame(Kind.DATA, number, content).encode())
         connection.send(Frame(Kind.EOF, number).encode())
