@@ -179,7 +179,7 @@ def _attack(
     service.wait(job.id, JobState.SUCCEEDED)
     events = [*service.client.jobs.events(job.id)]
     (running,) = [event.data["reason"]["message"] for event in events if event.data.get("to") == "running"]
-    assert running == f"1 process runs, {levels.describe(level)}"
+    assert running == f"1 process runs; {levels.describe(level)}"
     result = service.data / "runs" / job.id / "1" / "job" / "attacks.json"
     return json.loads(until(lambda: result.read_text() or None, what="the attacks are written"))
 

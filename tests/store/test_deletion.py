@@ -111,7 +111,7 @@ def garbage(db: StoreFixture) -> int:
 
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     team = {"users", "tokens", "browser_sessions", "preferences", "quotas", "secrets", "audit"}
-    team |= {"login_codes", "failed_logins", "join_codes"}
+    team |= {"login_codes", "failed_logins", "join_codes", "origins"}
     queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts", "stored_counts", "forecast_lease"}
     queue |= {"calibrations"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}

@@ -13,7 +13,7 @@ from typing import Literal
 Side = Literal["client", "worker", "service"]
 
 SECRET_BYTES = 32
-_CONTEXT = b"torchyard reach 1"
+_CONTEXT = b"torchyard-reach-1"
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 

@@ -1,7 +1,7 @@
 /** How both ends of a reach show that they know its secret, as torchyard/contract/reach/proof.py does (RFC 2104). */
 import { joined, type Bytes } from "./frames";
 
-const CONTEXT = "torchyard reach 1";
+const CONTEXT = "torchyard-reach-1";
 const text = new TextEncoder();
 
 /** What a proof is of. The secret is in hex. */

@@ -101,7 +101,7 @@ async function hmac(side: string, nonces: readonly [string, string], meeting: nu
     length.writeUInt32BE(part.length);
     proof.update(length).update(part);
   }
-  return proof.update("torchyard reach 1").digest("hex");
+  return proof.update("torchyard-reach-1").digest("hex");
 }
 
 /** Answers as the service does until both sides may speak, and returns the newest socket. */
