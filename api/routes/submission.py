@@ -29,7 +29,7 @@ from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.jobs.requests import RetryRequest
 from torchyard.contract.jobs.submissions import ProspectView, SpecView
 from torchyard.contract.jobs.views import JobView
-from torchyard.contract.spec.maximums import within
+from torchyard.contract.spec.maximums import require_within, within
 from torchyard.contract.spec.spec import Spec
 from torchyard.contract.states import WAITS_FOR_JOBS, Reason
 
@@ -103,7 +103,9 @@ async def retry_job(
     services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: RetryBody, keyed: Keyed
 ) -> Response:
     """Submits the spec of a job that has ended as a new job, which goes on from a checkpoint of the old one."""
-    retry = Retry(job_id, caller, keyed, wanted.from_, devices=wanted.devices, fresh=wanted.fresh)
+    if wanted.dev is not None:
+        require_within(wanted.dev, services.settings.maximums)
+    retry = Retry(job_id, caller, keyed, wanted.from_, devices=wanted.devices, fresh=wanted.fresh, dev=wanted.dev)
     return _answer(await services.submissions.submit(retry), caller)
 
 

@@ -18,6 +18,7 @@ from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from store.tables import Checkpoint, Job
 from store.team import access
 from torchyard.contract.errors import Conflict, TorchyardError
+from torchyard.contract.spec.dev import waiting_spec
 from torchyard.contract.spec.spec import parse_spec
 from torchyard.contract.states import JobState
 from torchyard.contract.team.roles import Visibility
@@ -27,8 +28,8 @@ def read(session: Session, wanted: Retry) -> Submission:
     """Returns the submission that the retry is. The new job has the visibility of the old one.
 
     Raises NotFound, also for a job that the caller may not read and for a checkpoint that it does not have, Conflict
-    for a job that has not ended and for a checkpoint that is not whole, and InvalidSpec if the spec is not valid any
-    more.
+    for a job that has not ended, for a recipe that is to wait and for a checkpoint that is not whole, and InvalidSpec
+    if the spec is not valid any more.
     """
     # Locked, so that the job and its checkpoint are not deleted meanwhile. Its own source is older, and comes first.
     initial_weights.lock_source_of(session, wanted.job_id)
@@ -66,6 +67,8 @@ def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -
 def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     if not JobState(old.state).terminal:
         raise Conflict(f"job {old.id} is {old.state}; only a job that has ended can be retried")
+    if wanted.dev is not None and old.spec["trainer"] != "script":
+        raise Conflict(f"job {old.id} is no script: it has no folder to work in")
     visibility = cast("Visibility", old.visibility)
     if wanted.fresh:
         saved = None
@@ -75,8 +78,9 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         saved = checkpoints.resolve(session, old, wanted.ref)
         if saved.damaged:
             raise Conflict(f"checkpoint {saved.id} is not whole: no job can go on from it")
+    spec = old.spec if wanted.dev is None else waiting_spec(old.spec, wanted.dev)
     return Submission(
-        parse_spec(resume.with_devices(old.spec, wanted.devices)),
+        parse_spec(resume.with_devices(spec, wanted.devices)),
         wanted.caller,
         visibility,
         wanted.keyed,

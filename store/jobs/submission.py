@@ -7,6 +7,7 @@ from store.jobs.facts import DependencyFacts, JobFacts
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import CheckpointFacts
 from store.team.callers import Caller
+from torchyard.contract.spec.dev import Dev
 from torchyard.contract.spec.spec import Spec
 from torchyard.contract.states import Reason
 from torchyard.contract.team.roles import Visibility
@@ -77,6 +78,7 @@ class Retry:
 
     `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`; None for the newest, or the beginning if it has none.
     `devices`: of each node, in place of those in the spec. `fresh`: it begins with the code alone.
+    `dev`: it waits in place of running the program.
     """
 
     job_id: str
@@ -86,6 +88,7 @@ class Retry:
     trial: TrialOf | None = None
     devices: int | None = None
     fresh: bool = False
+    dev: Dev | None = None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,17 @@ def test_a_longer_idle_timeout_is_refused_by_name(limited: ApiFixture, path: str
     assert error["message"] == approved("message")
 
 
+def test_a_job_that_waits_in_the_folder_of_another_one_has_the_maximum_too(limited: ApiFixture) -> None:
+    script = {"trainer": "script", "config": {"code": "file:///code"}}
+    old = limited.client.post("/v1/jobs", json=script).json()["id"]
+    limited.client.post(f"/v1/jobs/{old}/cancel")
+    limits = {"time_limit": "8h", "idle_timeout": "2h"}
+    answer = limited.client.post(f"/v1/jobs/{old}/retry", json={"dev": limits})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "idle_timeout")
+    answer = limited.client.post(f"/v1/jobs/{old}/retry", json={"dev": {**limits, "idle_timeout": "1h"}})
+    assert answer.status_code == 201, answer.text
+
+
 def test_a_job_without_one_gets_the_maximum(limited: ApiFixture) -> None:
     made = limited.client.post("/v1/jobs", json=SPEC).json()
     assert limited.get(f"/v1/jobs/{made['id']}")["spec"]["idle_timeout"] == "1h"

@@ -174,6 +174,32 @@ def test_a_fresh_retry_goes_on_from_no_checkpoint(service: ApiFixture) -> None:
     assert wrong.status_code == 422
 
 
+def test_a_script_is_worked_in_by_a_job_that_waits_with_its_code_and_devices(service: ApiFixture) -> None:
+    own = {"entrypoint": "train.py", "args": ["--x"], "checkpoints": ["*.pt"]}
+    script = {"trainer": "script", "env": {"A": "1"}, "launcher": "warm", "stall_timeout": "1m", "priority": 4}
+    old = service.client.post("/v1/jobs", json={**script, "config": {"code": "file:///code", **own}}).json()["id"]
+    service.client.post(f"/v1/jobs/{old}/cancel")
+    wanted = {"name": "look", "time_limit": "8h", "idle_timeout": "1h"}
+    new = service.client.post(f"/v1/jobs/{old}/retry", json={"dev": wanted, "devices": 2}).json()
+    spec, before = new["spec"], service.get(f"/v1/jobs/{old}")["spec"]
+    assert new["retry_of"] == old
+    assert {key: spec[key] for key in wanted} == wanted
+    waits = {"command": "sleep", "args": ["infinity"]}
+    assert spec["config"] == {"code": "file:///code", "checkpoints": ["*.pt"], **waits}
+    assert spec["resources"] == {**before["resources"], "devices_per_node": 2}
+    assert (spec["env"], spec["launcher"], spec["priority"]) == ({"A": "1"}, "auto", 0)
+
+
+def test_a_job_that_waits_has_valid_limits_and_is_no_recipe(service: ApiFixture) -> None:
+    wanted = {"time_limit": "8h", "idle_timeout": "1h"}
+    recipe = service.client.post(f"/v1/jobs/{finished(service)}/retry", json={"dev": wanted})
+    assert (recipe.status_code, "is no script" in recipe.json()["detail"]) == (409, True)
+    old = service.client.post("/v1/jobs", json={"trainer": "script", "config": {"code": "file:///code"}}).json()["id"]
+    service.client.post(f"/v1/jobs/{old}/cancel")
+    wrong = service.client.post(f"/v1/jobs/{old}/retry", json={"dev": {**wanted, "idle_timeout": "1s"}})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "idle_timeout")
+
+
 def test_the_retries_of_a_job_are_found(service: ApiFixture) -> None:
     old = finished(service, 5)
     new = service.client.post(f"/v1/jobs/{old}/retry", json={}).json()["id"]

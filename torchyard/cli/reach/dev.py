@@ -17,13 +17,13 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.client import Client, Job
 
-_WAITS = ("sleep", "infinity")
-"""The program: it ends at once when the job is stopped."""
-
 
 def dev(
     *,
-    devices: Annotated[int, typer.Option(min=1, metavar="N", help="GPUs, or CPU slots.")] = 1,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="GPUs, or CPU slots. Default: 1, with --from those of its JOB."),
+    ] = None,
     time_limit: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it may run: 90m, 8h, 2d.")] = "8h",
     idle_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long it may be idle: no device used, no key pressed.")
@@ -35,6 +35,10 @@ def dev(
         str | None,
         typer.Option(metavar="FILE", help="The packages it needs besides the worker's: a file of the folder."),
     ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="JOB", help="Begin in a copy of the folder of a job that has ended."),
+    ] = None,
     notebook: Annotated[bool, typer.Option("--notebook", help="Open Jupyter in place of a shell.")] = False,
     editor: Annotated[
         bool, typer.Option("--editor", help="Say how to open it in VS Code, in place of a shell.")
@@ -42,20 +46,22 @@ def dev(
 ) -> None:
     """Get devices to work on: a job without a program, and a shell in it.
 
-    The job has a copy of this folder. It waits in the queue and counts in the quota as any job, and its working folder
-    stays. The end of the shell does not end it.
+    The job has a copy of this folder; with --from, that of a script of yours that has ended, and its packages. It waits
+    in the queue and counts in the quota as any job, and its working folder stays. The end of the shell does not end it.
     """
     require_posix()
     if notebook and editor:
         raise typer.BadParameter("choose --notebook or --editor")
+    if from_ is not None and requirements is not None:
+        raise typer.BadParameter("leave --requirements out: the job has the packages of that of --from")
     with connect() as client:
         job = _submit(
             client,
             devices=devices,
             name=name,
             requirements=requirements,
-            time_limit=time_limit,
-            idle_timeout=idle_timeout,
+            from_=from_,
+            limits={"time_limit": time_limit, "idle_timeout": idle_timeout},
         )
         try:
             _wait(client, job)
@@ -69,16 +75,21 @@ def dev(
 def _submit(
     client: Client,
     *,
-    devices: int,
+    devices: int | None,
     name: str | None,
     requirements: str | None,
-    time_limit: str,
-    idle_timeout: str,
+    from_: str | None,
+    limits: dict[str, str],
 ) -> Job:
-    program, *args = _WAITS
-    limits = {"time_limit": time_limit, "idle_timeout": idle_timeout}
-    spec: Any = limits  # the keys of a job spec beside the arguments of `run`
-    job = client.run(program, args=args, devices=devices, name=name, requirements=requirements, **spec)
+    if from_ is not None:
+        named = {} if name is None else {"name": name}
+        job = client.jobs.retry(client.get(from_).id, devices=devices, dev={**limits, **named})
+    else:
+        from torchyard.contract.spec.dev import WAITS
+
+        program, *args = WAITS
+        spec: Any = limits  # the keys of a job spec beside the arguments of `run`
+        job = client.run(program, args=args, devices=devices or 1, name=name, requirements=requirements, **spec)
     terminal.note(f"{terminal.plain(job.name)} is queued: Ctrl-C leaves it in the queue.")
     return job
 

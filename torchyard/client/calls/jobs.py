@@ -67,10 +67,16 @@ def resume(job_id: str, *, devices: int | None = None) -> Call[JobView]:
 
 
 def retry(
-    job_id: str, *, ref: str | None, key: str | None, devices: int | None = None, fresh: bool = False
+    job_id: str,
+    *,
+    ref: str | None,
+    key: str | None,
+    devices: int | None = None,
+    fresh: bool = False,
+    dev: Mapping[str, str] | None = None,
 ) -> Call[JobView]:
     path = f"{job_path(job_id)}/retry"
-    named = (("from", ref), ("devices", devices), ("fresh", fresh or None))
+    named = (("from", ref), ("devices", devices), ("fresh", fresh or None), ("dev", dev))
     wanted = {name: value for name, value in named if value is not None}
     if not wanted:
         return Call(JobView, "POST", path, headers=idempotency(key))

@@ -1,6 +1,6 @@
 """A job and its files as objects: what a program that runs many jobs holds of each."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,16 +33,19 @@ class JobCore(JobsCore, TelemetryCore, FilesCore):
         from_: str | None = None,
         devices: int | None = None,
         fresh: bool = False,
+        dev: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
     ) -> "AsyncJob":
         """Submits a new job with the same spec, which continues from a checkpoint of this one: `from_` is an id,
         `best`, `latest`, `epoch-N` or `step-N`; without it, the newest. `devices` are those of each node, if not as
         many as before. A script finds what this job left in its working folder; with `fresh`, the code alone, and no
-        checkpoint. Returns what `submit` does.
+        checkpoint. With `dev` it runs no program and waits, to be worked in: that has the `time_limit`, the
+        `idle_timeout`, and perhaps the `name` of the new job. Returns what `submit` does.
 
-        Raises Conflict if this job has not ended, and NotFound for a checkpoint that it does not have.
+        Raises Conflict if this job has not ended, or is no script and is to wait, and NotFound for a checkpoint that it
+        does not have.
         """
-        call = calls.retry(job_id, ref=from_, key=idempotency_key, devices=devices, fresh=fresh)
+        call = calls.retry(job_id, ref=from_, key=idempotency_key, devices=devices, fresh=fresh, dev=dev)
         return AsyncJob(self._connection, await self._connection.answer(call))
 
 

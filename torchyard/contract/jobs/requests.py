@@ -9,6 +9,7 @@ from torchyard.contract.bounds import MOST_KEEP
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.jobs.filters import JobFilter
 from torchyard.contract.jobs.notes import MOST_NOTES_BYTES, Notes
+from torchyard.contract.spec.dev import Dev
 from torchyard.contract.spec.labels import LabelChanges, Labels
 from torchyard.contract.spec.log_metrics import MetricPattern
 from torchyard.contract.spec.resources import Devices
@@ -105,6 +106,9 @@ class RetryRequest(Schema):
     fresh: bool = Field(
         default=False,
         description="whether it begins with the code alone: without folder, files and checkpoints of the job",
+    )
+    dev: Dev | None = Field(
+        default=None, description="it runs no program and waits, to be worked in; only for a job that is a script"
     )
 
     @model_validator(mode="after")

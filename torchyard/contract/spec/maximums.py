@@ -9,6 +9,7 @@ from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE, format_duration
 
 if TYPE_CHECKING:  # settings have maximums, and not every program that reads them knows specs
+    from torchyard.contract.spec.dev import Dev
     from torchyard.contract.spec.spec import Spec
 
 
@@ -36,12 +37,22 @@ def within(spec: "Spec", maximums: Maximums) -> "Spec":
     return spec.model_copy(update=changes) if changes else spec
 
 
+def require_within(dev: "Dev", maximums: Maximums) -> None:
+    """Raises InvalidSpec if a job that waits asks for more than a maximum."""
+    if errors := tuple(_errors_of_idle_timeout(dev.idle_timeout, maximums)):
+        raise InvalidSpec("the job spec is not valid", errors=errors)
+
+
 def _errors(spec: "Spec", maximums: Maximums) -> Iterator[FieldError]:
     if spec.stop_grace > maximums.stop_grace and "stop_grace" in spec.model_fields_set:
         yield _above("stop_grace", maximums.stop_grace)
-    longest = maximums.idle_timeout
-    if longest is not None and spec.idle_timeout is not None and spec.idle_timeout > longest:
-        yield _above("idle_timeout", longest)
+    if spec.idle_timeout is not None:
+        yield from _errors_of_idle_timeout(spec.idle_timeout, maximums)
+
+
+def _errors_of_idle_timeout(asked: timedelta, maximums: Maximums) -> Iterator[FieldError]:
+    if maximums.idle_timeout is not None and asked > maximums.idle_timeout:
+        yield _above("idle_timeout", maximums.idle_timeout)
 
 
 def _above(field: str, longest: timedelta) -> FieldError:
