@@ -146,6 +146,7 @@ def test_who_may_not_reach_into_the_job_gets_no_address(service: ApiFixture, url
     scopes = ["account", "jobs:read", "jobs:exec"]
     bob = Page(url, token=service.client.post("/v1/tokens", json={"user": "bob", "scopes": scopes}).json()["token"])
     assert bob.ask(claim.job_id).status_code == 404
+    assert bob.ask(service.submit(visibility="team")["id"]).status_code == 403
     assert Page(url).ask(service.submit()["id"]).status_code == 409, "it does not run"
 
 
