@@ -29,6 +29,9 @@ class Client:
         self._reader = FrameReader()
         self.output = b""
         self.code: int | None = None
+        self.opened = False
+        self.refused: str | None = None
+        """What came of the channel that was opened last."""
 
     def send(self, *frames: Frame) -> None:
         self._socket.send(b"".join(frame.encode() for frame in frames))
@@ -41,10 +44,14 @@ class Client:
                 self.output += frame.content
             elif frame.kind is Kind.EXIT:
                 self.code = frame.number
+            elif frame.kind is Kind.OPENED:
+                self.opened = True
+            elif frame.kind is Kind.REFUSED:
+                self.refused = frame.content.decode()
 
 
-def ask(service: Service, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {service.server['token']}"}
+def ask(service: Service, path: str, body: dict[str, Any] | None = None, *, token: str = "") -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token or service.server['token']}"}
     answer = httpx2.post(f"{service.server['url']}{path}", json=body, headers=headers)
     assert answer.status_code == 201, answer.text
     return answer.json()

@@ -54,7 +54,7 @@ def _absent(error: FileNotFoundError) -> str:
 
 
 def attacks() -> dict[str, Attack]:
-    groups = {group.__name__: group for group in (files, changes, processes, limits, servers, privileges)}
+    groups = {group.__name__: group for group in (files, changes, processes, limits, servers, neighbour, privileges)}
     return {name: attack for group in TARGETS.get("groups", groups) for name, attack in groups[group]().items()}
 
 
@@ -132,7 +132,7 @@ def _victims(*, inspected: bool = False) -> dict[str, tuple[int, int]]:
     victims = {name: (pid, start_time) for name, (pid, start_time) in TARGETS["processes"].items()}
     grandparent = _stat(os.getppid(), 1)
     name = "the first process" if grandparent == 1 else "the supervisor"
-    if grandparent > (0 if inspected else 1):
+    if name not in victims and grandparent > (0 if inspected else 1):
         victims[name] = (grandparent, _stat(grandparent, 19))
     return victims
 
@@ -164,6 +164,25 @@ def servers() -> dict[str, Attack]:
         "the API": _call_api,
         "an abstract socket": _connect_abstract,
     } | ({"a socket in /run": _connect_in_run} if TARGETS.get("run_socket") else {})
+
+
+def neighbour() -> dict[str, Attack]:
+    """Reads, changes and enters the attempt of another user, if there is one."""
+    if "neighbour" not in TARGETS:
+        return {}
+    run, kept = Path(TARGETS["neighbour"]["run"]), [Path(path) for path in TARGETS["neighbour"]["kept"]]
+    job, control = run / "job", run / "ctl"
+    listed = (run, job, run / "input", control, *{path.parent for path in kept})
+    read = (job / "own.txt", control / "door.key", control / "plan.json", *kept)
+    entered = (control / "door", control / "shown" / "secrets.sock", job / "own.sock")
+    return {
+        **{f"list {path}": _call(os.listdir, path) for path in listed},
+        **{f"read {path}": _call(path.read_bytes) for path in read},
+        **{f"change {path}": _call(os.truncate, path, 0) for path in read},
+        **{f"remove {path}": _call(path.unlink) for path in read},
+        **{f"write into {path}": _call((path / "x").write_text, "x") for path in listed},
+        **{f"enter {path}": _call(_connect_at, path) for path in entered},
+    }
 
 
 def privileges() -> dict[str, Attack]:
@@ -299,10 +318,16 @@ def _open_terminal(path: str) -> object:
         raise PermissionError(f"it is hidden: {error}") from None
 
 
+def _connect_at(path: Path) -> socket.socket:
+    """Connects to a Unix socket, however long its path is."""
+    connection = socket.socket(socket.AF_UNIX)
+    folder = os.open(path.parent, os.O_PATH)
+    connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+    return connection
+
+
 def _ping_redis() -> object:
-    with socket.socket(socket.AF_UNIX) as connection:
-        folder = os.open(Path(TARGETS["redis"]).parent, os.O_PATH)
-        connection.connect(f"/proc/self/fd/{folder}/{Path(TARGETS['redis']).name}")
+    with _connect_at(Path(TARGETS["redis"])) as connection:
         connection.sendall(b"PING\r\n")
         answer = connection.recv(100)
     if answer.startswith(b"-NOAUTH"):

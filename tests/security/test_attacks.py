@@ -86,7 +86,7 @@ def outside(terminal: str, run_socket: str | None) -> dict[str, Any]:
 def test_a_job_touches_only_what_is_its_own(
     service: Service, home: Path, abstract: str, outside: dict[str, Any], launcher: str
 ) -> None:
-    targets = _targets(service, home, abstract) | outside
+    targets = targets_of(service, home, abstract) | outside
     before = _state(service.data, home), _priorities(service)
     found = _attack(service, targets, launcher)
     assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
@@ -108,13 +108,13 @@ def test_the_same_attacks_succeed_where_isolation_is_off(home: Path, abstract: s
     """So the other tests can fail."""
     with running(Service(tmp_path, env={"HOME": str(home), "TORCHYARD_ISOLATION": "off"}, warm=False)) as service:
         service.client.secrets.set("KEY", "value")
-        targets = _targets(service, home, abstract) | {"groups": ["files", "servers"]}
+        targets = targets_of(service, home, abstract) | {"groups": ["files", "servers"]}
         found = _attack(service, targets, "auto", level=levels.OFF)
         refused = {name for name, result in found.items() if not result.startswith("got")}
         assert refused == {"Redis", "the API"}  # they ask for a password and a token
 
 
-def _targets(service: Service, home: Path, abstract: str) -> dict[str, Any]:
+def targets_of(service: Service, home: Path, abstract: str) -> dict[str, Any]:
     victim = service.submit_script("victim", "import torchyard\ntorchyard.init().save_checkpoint({}, step=1)\n")
     service.wait(victim.id, JobState.SUCCEEDED)
     url = urlsplit(service.server["url"])

@@ -8,6 +8,7 @@ import time
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 
 from torchyard.client.reaching.meeting import Cut, Elsewhere, closed
 from torchyard.contract.errors import ServerError, ServerUnreachable, TooManyRequests, TorchyardError, Unavailable
@@ -30,6 +31,10 @@ class Ended(TorchyardError):
     code = "reach_ended"
     status = 409
     title = "What was started in the job has ended"
+
+
+class Gone(Ended):
+    """It has ended without a word, as all does with its attempt."""
 
 
 class Reach:
@@ -142,7 +147,7 @@ class Reach:
                         return frame.number
                     else:
                         self._take(frame)
-            raise Cut("the service has closed the connection")
+            raise _gone(socket)
         except ConnectionClosed as error:
             raise closed(error) from None
         finally:
@@ -266,6 +271,13 @@ def _hello_of(frame: Frame) -> Hello:
         return Hello.from_json(frame.content)
     except ValueError as error:
         raise BadFrame(str(error)) from None
+
+
+def _gone(socket: ClientConnection) -> TorchyardError:
+    """Returns what it means that the service has closed a connection in order."""
+    if socket.close_code == CloseCode.NORMAL_CLOSURE:  # so says the worker, and nothing is left to come again for
+        return Gone("what was started in the job has ended, and its exit code is not known")
+    return Cut(socket.close_reason or "the service has closed the connection")
 
 
 def _messages(frames: Iterator[Frame]) -> Iterator[bytes]:

@@ -55,6 +55,8 @@ class Peer(ThreadingHTTPServer):
         """What is sent before the handler says anything."""
         self.has_ended = False
         """Whether the job has."""
+        self.ends_when_asked = False
+        """Whether the job ends once somebody has read that it runs."""
         self._door: socket.socket | None = None
         self._ends: socket.socket | None = None
         self._connections: list[ServerConnection] = []
@@ -170,6 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.carry(self._websocket(), self.path.split("/")[3])
         else:
             self._answer(200, job(state="succeeded" if server.has_ended else "running", attempt=1))
+            server.has_ended = server.has_ended or server.ends_when_asked
 
     def do_POST(self) -> None:
         server = cast(Peer, self.server)
