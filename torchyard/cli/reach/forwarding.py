@@ -8,7 +8,8 @@ import os
 import socket
 from urllib.parse import urlsplit
 
-from torchyard.cli.reach.reaching import explained, open_reach
+from torchyard.cli.reach.blocking import stop
+from torchyard.cli.reach.reaching import end, explained, open_reach
 from torchyard.client import Client
 from torchyard.client.reaching.reach import Reach
 from torchyard.contract.errors import ConfigError, TorchyardError
@@ -21,6 +22,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 _AT_ONCE = 1 << 16
 _PATIENCE_S = 60.0
 """For how long the connections of a forward wait for its client in the job."""
+_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,25 @@ def listening(wanted: Wanted, host: str) -> Generator[list[socket.socket]]:
         yield found
 
 
+async def until_listening(client: Client, job_id: str, target: Target) -> None:
+    """Waits until a process of the job listens there. Raises TorchyardError when the job can be reached no more."""
+    reach = await _open(client, job_id)
+    running = asyncio.create_task(reach.run())
+    try:
+        while not running.done():
+            try:
+                reach.close(await reach.open(target))
+            except Closed:
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return await end(client, reach.id)
+        running.result()
+    except TorchyardError as error:
+        raise await explained(client, reach, error) from None
+    finally:
+        stop(running)
+
+
 class Forwarder:
     """Carries connections into a job, over one reach after the other for as long as its attempt runs."""
 
@@ -81,7 +102,7 @@ class Forwarder:
 
     async def run(self, listeners: Sequence[tuple[Wanted, Sequence[socket.socket]]]) -> None:
         """Runs until it is cancelled. Raises TorchyardError when the job can be reached no more."""
-        self._reach = await self._open()
+        self._reach = await _open(self._client, self._job_id)
         servers = [
             await asyncio.start_server(self._serve(wanted), sock=listener)
             for wanted, listeners_of_one in listeners
@@ -90,14 +111,10 @@ class Forwarder:
         try:
             while True:
                 await self._carry(self._reach)
-                self._reach = await self._open()
+                self._reach = await _open(self._client, self._job_id)
         finally:
             for server in servers:
                 server.close()
-
-    async def _open(self) -> Reach:
-        order = Order(kind="ports")
-        return await open_reach(self._client, self._job_id, order, patience=_PATIENCE_S, tell=terminal.note)
 
     async def _carry(self, reach: Reach) -> None:
         """Returns when the job's side has given the reach up, as nobody came for too long. Raises TorchyardError."""
@@ -131,6 +148,10 @@ class Forwarder:
         if line not in self._told:
             self._told.add(line)
             terminal.note(line)
+
+
+async def _open(client: Client, job_id: str) -> Reach:
+    return await open_reach(client, job_id, Order(kind="ports"), patience=_PATIENCE_S, tell=terminal.note)
 
 
 async def _exchange(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

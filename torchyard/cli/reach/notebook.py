@@ -1,12 +1,11 @@
 """Jupyter in a running job, at this machine's loopback: the job's own, from its packages."""
 
 import asyncio
-from contextlib import ExitStack
 import re
 import signal
 
 from torchyard.cli.reach.blocking import stop
-from torchyard.cli.reach.forwarding import Forwarder, Wanted, listening, loopback_of
+from torchyard.cli.reach.forwarding import Forwarder, Wanted, listening, loopback_of, until_listening
 from torchyard.cli.reach.reaching import end, explained, open_reach
 from torchyard.client import Client
 from torchyard.client.reaching.reach import Reach
@@ -59,14 +58,15 @@ async def _serve(client: Client, job: JobView, messages: Channel) -> None:
     port, path = await _address(messages)
     host = loopback_of(client.server.url)
     wanted = Wanted(Target(port=port), None)
-    with ExitStack() as stack:
-        sockets = stack.enter_context(listening(wanted, host))
-        terminal.write_piece(f"http://{host}:{sockets[0].getsockname()[1]}{path}\n")
-        dropping = asyncio.create_task(_drop(messages))
-        try:
+    dropping = asyncio.create_task(_drop(messages))
+    try:
+        # It says where it is before it listens: on its own host, this process would take the port from it.
+        await until_listening(client, job.id, wanted.target)
+        with listening(wanted, host) as sockets:
+            terminal.write_piece(f"http://{host}:{sockets[0].getsockname()[1]}{path}\n")
             await Forwarder(client, job.id).run([(wanted, sockets)])
-        finally:
-            dropping.cancel()
+    finally:
+        dropping.cancel()
 
 
 async def _address(messages: Channel) -> tuple[int, str]:
