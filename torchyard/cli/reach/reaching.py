@@ -43,6 +43,8 @@ async def explained(client: Client, reach: Reach, error: TorchyardError) -> Torc
     job = await Worker()(lambda: _ended(client, reach, within=within))
     if job is None:
         return error
+    if job.attempt != reach.attempt:
+        return Ended(f"attempt {reach.attempt} of the job has ended, where it ran: the job is in attempt {job.attempt}")
     now = "has ended" if job.state in _FINAL else "was stopped"
     return Ended(f"the job {now}: {job.state}, {job.status_reason.message}")
 

@@ -70,7 +70,7 @@ class Session:
             finally:
                 stop(running, left, reading, *writing)
                 if self._is_raw and (not running.done() or running.cancelled() or running.exception() is not None):
-                    sys.stdout.buffer.write(self._modes.undoing)
+                    sys.stdout.buffer.write(self._modes.undoing + b"\r\n")
                     sys.stdout.flush()
 
     def leave(self, code: int) -> None:

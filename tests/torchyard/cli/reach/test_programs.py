@@ -126,19 +126,21 @@ def test_leaving_a_shell_ends_it_and_gives_the_terminal_back(job: Peer) -> None:
         assert "lost" not in shell.screen and "Traceback" not in shell.screen
 
 
-@pytest.mark.parametrize("how", ["cut", "stopped", "stopped a moment before the job"])
+@pytest.mark.parametrize("how", ["cut", "stopped", "stopped a moment before the job", "begun again"])
 def test_a_shell_whose_job_ends_says_so_and_gives_the_terminal_back(job: Peer, how: str) -> None:
     with terminal(["shell", "job_1"], environment_of(job)) as shell:
         before = shell.modes()
         _say(shell, "echo $((6 * 7))", "42")
-        job.has_ended = how != "stopped a moment before the job"
-        job.ends_when_asked = True  # `shell` itself has asked before
+        job.has_ended = how in {"cut", "stopped"}
+        job.ends_when_asked = how == "stopped a moment before the job"
+        job.attempt += how == "begun again"
         if how == "cut":
             job.cut()
         else:
             job.stop()
         assert shell.wait() == 1
-        assert "the job has ended" in shell.screen
+        said = "attempt 1 of the job has ended" if how == "begun again" else "the job has ended"
+        assert f"\r\nerror: {said}" in shell.screen
         assert how == "cut" or "the connection is lost" not in shell.screen
         assert shell.modes() == before
 

@@ -57,6 +57,8 @@ class Peer(ThreadingHTTPServer):
         """Whether the job has."""
         self.ends_when_asked = False
         """Whether the job ends once somebody has read that it runs."""
+        self.attempt = 1
+        """That of the job which runs."""
         self._door: socket.socket | None = None
         self._ends: socket.socket | None = None
         self._connections: list[ServerConnection] = []
@@ -171,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             server.carry(self._websocket(), self.path.split("/")[3])
         else:
-            self._answer(200, job(state="succeeded" if server.has_ended else "running", attempt=1))
+            self._answer(200, job(state="succeeded" if server.has_ended else "running", attempt=server.attempt))
             server.has_ended = server.has_ended or server.ends_when_asked
 
     def do_POST(self) -> None:
