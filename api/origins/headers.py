@@ -14,6 +14,7 @@ _HOP_BY_HOP = frozenset({
 _OURS = frozenset({b"host", b"origin", b"referer", b"authorization", b"cookie", b"forwarded", b"expect"})
 _OF_PROXIES = (b"x-forwarded-", b"x-real-ip", b"via")
 _OUR_COOKIES = re.compile(rb"(__Host-|__Secure-)?torchyard[-_]", re.IGNORECASE)
+_OWN_ADDRESS = re.compile(rb"http://(?:127\.0\.0\.1|localhost):([0-9]{1,5})(?=/|$)")
 _DOMAIN = re.compile(rb";\s*domain=[^;]*", re.IGNORECASE)
 _OF_ORIGIN = frozenset({b"alt-svc", b"strict-transport-security", b"public-key-pins"})
 """What a job may not say for the host name, which leads to the service."""
@@ -50,10 +51,16 @@ def to_browser(headers: Iterable[Header], *, port: int) -> list[Header]:
             if not _OUR_COOKIES.match(value.strip()):
                 sent.append((name, _DOMAIN.sub(b"", value)))
         elif name == b"location":
-            sent.append((name, re.sub(rf"^http://(127\.0\.0\.1|localhost):{port}(?=/|$)".encode(), b"", value) or b"/"))
+            sent.append((name, _at_origin(value, port)))
         elif name not in hop:
             sent.append((name, value))
     return sent
+
+
+def _at_origin(location: bytes, port: int) -> bytes:
+    """Returns an address of the job's server as one at this origin, and any other as it is."""
+    found = _OWN_ADDRESS.match(location)
+    return location if found is None or int(found[1]) != port else location[found.end() :] or b"/"
 
 
 def _named(headers: Iterable[Header]) -> frozenset[bytes]:

@@ -22,6 +22,7 @@ from store.attempts.facts import Claim
 from store.db.database import Database, in_us
 from store.tables import Origin
 from tests.api.browsing import Opened, Page
+from tests.api.raw import wait_until
 from tests.api.reach_ends import DEADLINE_S, await_other, open_socket, send_proof
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_thread
@@ -75,8 +76,8 @@ def test_a_ticket_becomes_a_cookie_of_its_origin_which_opens_the_page_and_a_shel
         assert worker.recv(timeout=DEADLINE_S) == b"ls\r"
         again = terminal.send("/meetings", method="POST", body=TERMINAL).json()
         assert (again["id"], again["meeting"]) == (opened["id"], 2)
-    audited = [entry["action"] for entry in service.get("/v1/audit")["data"]]
-    assert {"origin.open", "reach.open", "reach.meet", "reach.leave"} <= {*audited}
+    expected = {"origin.open", "reach.open", "reach.meet", "reach.leave"}
+    wait_until(lambda: expected <= {entry["action"] for entry in service.get("/v1/audit")["data"]})
 
 
 def worker_of(url: str, opened: dict[str, Any]) -> ClientConnection:
@@ -146,6 +147,7 @@ def test_who_may_not_reach_into_the_job_gets_no_address(service: ApiFixture, url
     scopes = ["account", "jobs:read", "jobs:exec"]
     bob = Page(url, token=service.client.post("/v1/tokens", json={"user": "bob", "scopes": scopes}).json()["token"])
     assert bob.ask(claim.job_id).status_code == 404
+    assert bob.ask(service.submit(visibility="team")["id"]).status_code == 403
     assert Page(url).ask(service.submit()["id"]).status_code == 409, "it does not run"
 
 

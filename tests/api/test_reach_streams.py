@@ -128,6 +128,19 @@ def test_each_end_comes_once(url: str, reach: Callable[..., dict[str, Any]]) -> 
             assert worker.recv(timeout=DEADLINE_S) == b"on"
 
 
+def test_the_secret_of_a_meeting_opens_no_other_one(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    """Who has read a secret, of a log say, gets nothing by it once its meeting is over."""
+    old = reach(kind="program", terminal={})
+    with met(old, client=url, worker=url):
+        new = reach(f"/v1/reaches/{old['id']}/meetings")
+    for stolen in (old, {**new, "secret": old["secret"]}, {**old, "secret": new["secret"]}):
+        with open_socket(url, stolen, "client") as thief:
+            send_proof(thief, stolen, "client")
+            assert code_of_close(thief) == 4403
+    with met(new, client=url, worker=url):
+        pass
+
+
 @pytest.mark.parametrize("message", [b"\x00" * 100, "no json", '{"nonce": 1}', "[" * 900, "x" * 100_000])
 def test_what_is_no_proof_is_refused(url: str, reach: Callable[..., dict[str, Any]], message: bytes | str) -> None:
     with open_socket(url, reach(), "client") as stranger:

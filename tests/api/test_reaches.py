@@ -87,6 +87,27 @@ def test_another_users_job_is_not_found_and_one_that_may_be_read_is_forbidden(se
     assert service.client.post("/v1/reaches/nothing/meetings").status_code == 404
 
 
+@pytest.mark.parametrize(("visibility", "status"), [("private", 404), ("team", 403)])
+def test_a_member_gets_at_no_reach_into_the_job_of_another(service: ApiFixture, visibility: str, status: int) -> None:
+    tokens = {user: _reaching_token(service, user) for user in ("bob", "mallory")}
+
+    def act_as(user: str) -> None:
+        service.client.headers["Authorization"] = f"Bearer {tokens[user]}"
+
+    act_as("bob")
+    job_id = service.submit(visibility=visibility)["id"]
+    service.start(job_id)
+    reaches = f"/v1/jobs/{job_id}/reaches"
+    path = f"/v1/reaches/{service.client.post(reaches, json=PROGRAM).json()['id']}"
+    act_as("mallory")
+    assert service.client.post(reaches, json=PROGRAM).status_code == status
+    assert service.client.post(f"{path}/meetings").status_code == service.client.delete(path).status_code == 404
+    listed = service.client.get(reaches)
+    assert (listed.status_code, listed.json().get("data", [])) == (404 if visibility == "private" else 200, [])
+    act_as("bob")
+    assert service.client.post(f"{path}/meetings").json()["meeting"] == 2, "nobody has ended or joined it"
+
+
 def test_a_setting_lets_operators_reach_into_the_jobs_of_others(service: ApiFixture) -> None:
     service.act_as("bob")
     job_id = service.submit(visibility="private")["id"]
@@ -113,3 +134,11 @@ def test_a_browser_reaches_into_jobs_only_if_that_is_asked_for(service: ApiFixtu
     assert ("jobs:exec" in opened.json()["scopes"]) is asked
     service.client.headers["X-CSRF-Token"] = opened.json()["csrf"]
     assert ("jobs:exec" in service.get("/v1/me")["scopes"]) is asked
+
+
+def _reaching_token(service: ApiFixture, user: str) -> str:
+    """Adds a member. Returns a token of theirs that may reach into jobs."""
+    service.act_as(user)
+    service.act_as("admin")
+    body = {"user": user, "scopes": ["account", "jobs:read", "jobs:write", "jobs:exec"]}
+    return service.client.post("/v1/tokens", json=body).json()["token"]

@@ -177,5 +177,5 @@ def _options_of(name: str) -> set[str]:
 
 def _commands(cell: str) -> set[str]:
     """Returns the names of the commands in a cell, such as `tokens add` of `tokens add [--name]`."""
-    found = (re.match(r"[a-z]+( [a-z]+)*", code) for code in re.findall(r"`([^`]*)`", cell))
+    found = (re.match(r"[a-z][a-z-]*( [a-z]+)*", code) for code in re.findall(r"`([^`]*)`", cell))
     return {match.group() for match in found if match}

@@ -32,6 +32,7 @@ from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import deliver
 from store.output.facts import Batch, MetricPoint, NewArtifact, NewLines
+from store.reaches import reaches
 from store.store import Store
 from store.sweeps import requests as sweeps
 from store.team import users
@@ -46,6 +47,7 @@ from torchyard.contract.attempts.records import ExitReport, NodePart
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.reach.orders import Order
 from torchyard.contract.spec.spec import parse_spec
 from torchyard.contract.states import EndReason, Reason
 from torchyard.host import failpoints
@@ -96,6 +98,11 @@ def _request_stacks(store: Store, job_id: str) -> None:
         stacks.request(session, job_id)
 
 
+def _open_reach(store: Store, job_id: str) -> None:
+    with store.write("reach") as session:
+        reaches.open_reach(session, job_id, Order(kind="ports"), caller=SERVICE)
+
+
 def _drain(store: Store, worker_id: str) -> None:
     with store.write("drain") as session:
         workers.drain(session, worker_id, drain=True, caller=SERVICE)
@@ -131,6 +138,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "pause": partial(_ask, action="pause"),
     "resume": partial(_ask, action="resume"),
     "stacks": _request_stacks,
+    "reach": _open_reach,
     "delete": _delete,
     "bundle": _upload,
     "model": _add_model,

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from store.attempts import stacks
 from store.blobs.folder import BlobFolder
 from store.output.facts import NewCheckpoint
-from store.tables import Bundle, Garbage, ModelVersion, Worker
+from store.tables import Bundle, Garbage, ModelVersion, Reach, Worker
 from store.team import users
 from store.team.callers import SERVICE
 from tests import line
@@ -131,7 +131,7 @@ def _arrange(service: FailpointFixture, what: str) -> str:
     if what == "team":
         service.write(lambda session: users.add(session, "bob", Role.MEMBER, caller=SERVICE))
         return "bob"
-    if what == "stacks":
+    if what in {"stacks", "reach"}:
         return service.running(service.submit(), service.worker()).job_id
     if what not in {"delete", "model"}:
         job_id = service.submit_queued()
@@ -164,6 +164,10 @@ def _is_done(service: FailpointFixture, what: str, subject: str) -> bool:
             done = bool(versions)
         case "stacks":
             done = service.read(lambda session: stacks.read(session, subject)).requested_at is not None
+        case "reach":
+            opened = service.read(lambda session: session.scalars(select(Reach.job_id)).all())
+            assert {*opened} <= {subject}, "a client that asks again has another reach"
+            done = bool(opened)
         case _:
             done = service.moves(subject) == MOVES[what] and (what != "change" or service.job(subject).priority == 7)
     return done
@@ -188,7 +192,7 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
         files = [*service.settings.blobs.glob("??/*"), *service.settings.blobs.glob("incoming/*")]
         assert [path.read_bytes() for path in files] == [packed().tar]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
-    elif what not in {"drain", "team", "stacks", "model"}:
+    elif what not in {"drain", "team", "stacks", "reach", "model"}:
         (job,) = service.jobs()
         assert service.moves(job.id) == MOVES[what]
         assert (job.finished_at is not None) == (what == "cancel")

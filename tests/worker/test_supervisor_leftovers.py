@@ -104,7 +104,7 @@ def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Atte
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
     has_init = isolation().own_pids and attempt.launcher == "torchrun"
-    assert len(attempt.running_processes()) == 3 + has_init  # the ranks, their agent, perhaps the first process
+    assert len(attempt.running_processes()) == 4 + has_init  # ranks, agent, door, perhaps the first process
     assert kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.running_processes() == []
     assert not attempt.run.exit.exists()

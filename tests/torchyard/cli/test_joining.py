@@ -109,7 +109,7 @@ def test_a_code_whose_answer_is_cut_off_is_sent_again(
 
 
 def test_a_service_that_only_a_proxy_reaches_is_joined_and_asked_by_it(
-    secured: Team, admin: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    secured: Team, admin: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     words = line_of(run_in_process(["workers", "add", "box-far", "--url", secured.url], admin))
     far = "https://192.0.2.1:8443"  # nobody has an address of this network
@@ -125,7 +125,7 @@ def test_a_service_that_only_a_proxy_reaches_is_joined_and_asked_by_it(
             token=found.view.token,
             context=trust.context(found.certificate),
             boot="boot-1",
-            blobs=Path("nowhere"),
+            blobs=tmp_path,
             cache_bytes=0,
         )
         assert joined.verbs.register("box-far", HostOffer([])).name == "box-far"
