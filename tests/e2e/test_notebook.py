@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 import re
 import signal
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -17,13 +18,15 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.api.reach_ends import DEADLINE_S
-from tests.e2e.service import Service
+from tests.e2e.service import Service, until
 from tests.torchyard.cli.invocation import Started, environment, start_process
 from torchyard.contract.states import JobState
 
 REQUIREMENTS = "jupyterlab>=4,<5\n"
 UNREACHABLE = re.compile(r"error sending request|Failed to fetch|dns error|Connection refused")
 NAME = "notebook"
+LISTENS = "import socket; listener = socket.create_server(('127.0.0.1', 0)); listener.getsockname()[1]"
+"""So that it is seen from outside whether the kernel runs."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,10 @@ class Jupyter:
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
         asked = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
         url = f"ws{self.url.removeprefix('http')}/api/kernels/{kernel}/channels?token={self.token}"
-        with connect(url) as socket:
-            socket.send(json.dumps(asked))
+        with connect(url) as channels:
+            channels.send(json.dumps(asked))
             while True:
-                said = json.loads(socket.recv(timeout=DEADLINE_S))
+                said = json.loads(channels.recv(timeout=DEADLINE_S))
                 if said["msg_type"] in {"execute_result", "error"}:
                     return said["content"]["data"]["text/plain"] if "data" in said["content"] else str(said["content"])
 
@@ -80,10 +83,12 @@ def test_a_kernel_of_jupyter_runs_in_the_job_and_its_end_leaves_the_job(service:
         assert jupyter.result(kernel, "1+1") == "2"
         job = client.get(NAME)
         assert jupyter.result(kernel, "import os; os.environ['TORCHYARD_JOB_ID']") == repr(job.id)
+        port = int(jupyter.result(kernel, LISTENS))
+        assert _listens(port)
         started.program.send_signal(signal.SIGINT)
         assert started.program.wait(DEADLINE_S) == 0
-    with pytest.raises(httpx2.ConnectError):
-        httpx2.get(jupyter.url)
+    assert not _listens(address.port)
+    until(lambda: not _listens(port), what="the kernel has ended")
     assert job.refresh().state is JobState.RUNNING
     job.cancel(now=True)
     assert job.wait().state is JobState.CANCELLED
@@ -95,3 +100,9 @@ def opened(service: Service, folder: Path) -> Generator[Started]:
     own = {**environment(service.server["url"], service.server["token"]), "HOME": str(folder)}
     with chdir(folder), start_process(words, own) as started:
         yield started
+
+
+def _listens(port: int | None) -> bool:
+    """The loopback of the job is that of this host."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0

@@ -2,20 +2,29 @@
 
 from pathlib import Path
 import shutil
+import socket
 
 import pytest
 
 from tests.e2e.documented import ROOT, blocks, environment_in, run_blocks
 from tests.e2e.service import Service, until
+from tests.torchyard.cli.invocation import start_process
 from torchyard.contract.states import JobState
 
 PAGE = (ROOT / "docs" / "reach.md").read_text()
 PROGRAM = """
-import os, pathlib, time
-for name in ("out", "src"):
+import os, pathlib, socket, time
+for name in ("out", "src", "run"):
     pathlib.Path(name).mkdir(exist_ok=True)
+if os.environ["RANK"] != "0":
+    time.sleep(3600)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("run/app.sock")
+listener.listen()
 pathlib.Path("out/model.pt").write_text("weights")
-time.sleep(3600)
+while True:
+    with listener.accept()[0] as connection:
+        connection.sendall(b"at a socket")
 """
 SSH = """#!/bin/sh
 exec {program} -F "$HOME/.ssh/config" "$@"
@@ -48,6 +57,7 @@ def test_the_commands_of_the_page_reach_a_running_job(tmp_path: Path, shared_ser
     assert (tmp_path / "out" / "model.pt").read_text() == "weights"
     assert (tmp_path / "model.pt").read_text() == "weights"
     assert "a.py" in run_blocks(["torchyard exec digits -- ls src"], tmp_path, environment)
+    assert _said_at("./run/app.sock", environment) == b"at a socket"
     job.cancel(now=True)
     job.wait()
     first, of_job, *_ = dev.splitlines()
@@ -56,3 +66,12 @@ def test_the_commands_of_the_page_reach_a_running_job(tmp_path: Path, shared_ser
     client.get("digits").cancel(now=True)
     run_blocks([f"cd code; {first} < /dev/null"], tmp_path, environment)
     client.get("code").cancel(now=True)
+
+
+def _said_at(place: str, environment: dict[str, str]) -> bytes:
+    """Returns what a place of the job says, by a port of this machine."""
+    with start_process(["forward", "digits", place], environment) as started:
+        address, *_ = started.stdout.readline().split()
+        port = int(address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            return connection.recv(100)
