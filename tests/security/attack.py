@@ -174,7 +174,7 @@ def neighbour() -> dict[str, Attack]:
     job, control = run / "job", run / "ctl"
     listed = (run, job, run / "input", control, *{path.parent for path in kept})
     read = (job / "own.txt", control / "door.key", control / "plan.json", *kept)
-    entered = (control / "door", control / "shown" / "secrets.sock", job / "own.sock")
+    entered = (control / "door", job / "own.sock")
     return {
         **{f"list {path}": _call(os.listdir, path) for path in listed},
         **{f"read {path}": _call(path.read_bytes) for path in read},

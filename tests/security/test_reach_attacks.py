@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.service import Service, until
+from tests.e2e.service import Service, running, until
 from tests.e2e.test_reaches import Client, ask, met
 from tests.security.test_attacks import ATTACK, targets_of
 from tests.torchyard.cli.invocation import run_process
@@ -62,6 +62,10 @@ class Attacked:
         """Where it writes."""
         return self.run / "job"
 
+    def kept(self) -> list[str]:
+        """Returns the files of its checkpoints."""
+        return [str(path) for path in self.run.rglob("*") if path.is_file() and "checkpoints" in str(path)]
+
     def processes(self) -> dict[str, tuple[int, int]]:
         """Returns pid and start time of each process of the attempt that has a title."""
         found = {}
@@ -87,35 +91,33 @@ def targets(service: Service, home: Path) -> dict[str, Any]:
 @pytest.fixture
 def jobs(service: Service) -> Generator[tuple[Attacked, Attacked]]:
     """The jobs of two users, side by side: that of the attacker is the first."""
-    with ExitStack() as stack:
-        attacker, victim = (stack.enter_context(_job_of(service, user)) for user in ("mallory", "victor"))
-        yield attacker, victim
+    with _jobs_of(service) as jobs:
+        yield jobs
 
 
 def test_a_program_beside_a_job_gets_nothing_of_another_job_or_of_the_service(
     service: Service, targets: dict[str, Any], jobs: tuple[Attacked, Attacked]
 ) -> None:
     attacker, victim = jobs
-    (own,) = (at for title, at in attacker.processes().items() if title.endswith(" supervisor"))
     others = victim.processes()
     assert {title.split()[-1] for title in others} >= {"supervisor", "door"}, others
-    kept = [str(path) for path in victim.run.rglob("*") if path.is_file() and "checkpoints" in str(path)]
-    assert kept
-    targets["processes"] |= {"the supervisor": own} | others
-    targets["neighbour"] = {"run": str(victim.run), "kept": kept}
-    (attacker.folder / "targets.json").write_text(json.dumps(targets))
-    before = {path: Path(path).read_bytes() for path in kept}
-    done = run_process(
-        ["exec", attacker.id, "--", "python3", "-c", ATTACK.read_text(), str(attacker.folder / "targets.json")],
-        _environment(service, attacker),
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads((attacker.folder / "attacks.json").read_text())
+    before = {path: Path(path).read_bytes() for path in victim.kept()}
+    found = _attack(service, targets, attacker, victim)
     assert any(name.startswith("ptrace of torchyard:") for name in found)
     got = {name: result for name, result in found.items() if not result.startswith("refused")}
     assert {name: got[name] for name in got.keys() - OF_A_RANK} == {}
-    assert {path: Path(path).read_bytes() for path in kept} == before
+    assert {path: Path(path).read_bytes() for path in victim.kept()} == before
     assert victim.processes() == others
+
+
+def test_the_same_attacks_on_the_other_job_succeed_where_isolation_is_off(tmp_path: Path) -> None:
+    """So the other test can fail."""
+    with running(Service(tmp_path, env={"TORCHYARD_ISOLATION": "off"}, warm=False)) as service:
+        targets: dict[str, Any] = {"data": str(service.data), "home": "/nowhere", "processes": {}}
+        with _jobs_of(service) as (attacker, victim):
+            found = _attack(service, targets | {"groups": ["neighbour"]}, attacker, victim)
+    assert len(found) > 20
+    assert {name: result for name, result in found.items() if not result.startswith("got")} == {}
 
 
 def test_ports_of_a_job_lead_to_no_other_job_and_not_to_the_service(
@@ -143,6 +145,28 @@ def test_ports_of_a_job_lead_to_no_other_job_and_not_to_the_service(
         assert _why_refused(client, 1, Target(path=str(attacker.folder / "own.sock"))) is None
         answers = {name: _why_refused(client, 2 + i, each) for i, (name, each) in enumerate(targets.items())}
     assert {name for name, why in answers.items() if why is None} == set(), answers
+
+
+def _attack(service: Service, targets: dict[str, Any], attacker: Attacked, victim: Attacked) -> dict[str, str]:
+    """Returns what came of the attacks of a program that the attacker starts beside its own job."""
+    (own,) = (at for title, at in attacker.processes().items() if title.endswith(" supervisor"))
+    kept = victim.kept()
+    assert kept
+    targets["processes"] |= {"the supervisor": own} | victim.processes()
+    targets["neighbour"] = {"run": str(victim.run), "kept": kept}
+    path = attacker.folder / "targets.json"
+    path.write_text(json.dumps(targets))
+    command = ["exec", attacker.id, "--", "python3", "-c", ATTACK.read_text(), str(path)]
+    done = run_process(command, _environment(service, attacker))
+    assert done.returncode == 0, done.stderr
+    return json.loads((attacker.folder / "attacks.json").read_text())
+
+
+@contextmanager
+def _jobs_of(service: Service) -> Generator[tuple[Attacked, Attacked]]:
+    with ExitStack() as stack:
+        attacker, victim = (stack.enter_context(_job_of(service, user)) for user in ("mallory", "victor"))
+        yield attacker, victim
 
 
 @contextmanager
