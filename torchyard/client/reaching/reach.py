@@ -67,6 +67,8 @@ class Reach:
         """Whether the other side has ever answered."""
         self._is_closed = False
         """Whether this side has ended the program."""
+        self._end: str | None = None
+        """Why it has ended."""
         self._deadline: float | None = None
         """Until when it is tried to come again; None while it is connected."""
         self._pause = _FIRST_PAUSE_S
@@ -81,7 +83,11 @@ class Reach:
         return self._add(number, target=None)
 
     async def open(self, target: Target) -> Channel:
-        """Has a new channel be connected. Raises Closed if the job's side refuses it, or there are too many."""
+        """Has a new channel be connected. Raises Closed if the job's side refuses it, or there are too many, or the
+        reach has ended.
+        """
+        if self._end is not None:
+            raise Closed(self._end)
         if len(self._channels) >= MOST_CHANNELS:
             raise Closed(f"there are {MOST_CHANNELS} connections already")
         channel = self._add(self._next, target=target)
@@ -253,6 +259,7 @@ class Reach:
         channel.lose(why)
 
     def _lost(self, error: TorchyardError) -> TorchyardError:
+        self._end = error.message
         for channel in [*self._channels.values()]:
             self._drop(channel, error.message)
         return error

@@ -12,7 +12,7 @@ from torchyard.client.discovery import Server
 from torchyard.client.reaching.meeting import open_meeting
 from torchyard.client.reaching.reach import Ended, Reach
 from torchyard.contract.errors import ServerError, ServerUnreachable, Unavailable
-from torchyard.contract.reach.orders import Order
+from torchyard.contract.reach.orders import Order, Target
 from torchyard.contract.reach.views import OpenedReachView
 from torchyard.host.channel import Closed
 
@@ -108,6 +108,21 @@ def test_a_service_that_stays_away_is_told_after_the_time(other: Peer) -> None:
 
     with pytest.raises((ServerUnreachable, Unavailable)):
         asyncio.run(run())
+
+
+def test_a_connection_that_comes_after_the_end_of_a_forward_is_closed(other: Peer) -> None:
+    async def run() -> None:
+        reach = reach_into(other, Order(kind="ports"))
+        running = asyncio.create_task(reach.run())
+        with pytest.raises(Closed, match="no process"):
+            await reach.open(Target(port=1))
+        await asyncio.to_thread(other.stop)
+        with pytest.raises(Ended):
+            await running
+        with pytest.raises(Closed, match="ended"):
+            await reach.open(Target(port=1))
+
+    asyncio.run(run())
 
 
 def test_what_answers_in_place_of_the_service_is_given_nothing(other: Peer) -> None:
