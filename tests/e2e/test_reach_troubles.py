@@ -58,6 +58,7 @@ for first in range(0, 10**9, 1000):
     os.write(1, b"".join(b"line %d\\n" % number for number in range(first, first + 1000)))
     counted.write_text(str(first + 1000))
 """
+ENDS = r"the job (has ended: (failed|cancelled)|was stopped: (paused|queued)|stops, and)|attempt 1 of the job has ended"
 MUCH = 200_000_000
 MOST_LINES = 1_000_000
 """About 11 MB: what all windows, pipes and buffers on the way hold is less."""
@@ -78,7 +79,7 @@ def run(own: Service) -> Iterator[Callable[[str], JobView]]:
     jobs: list[JobView] = []
 
     def start(text: str) -> JobView:
-        jobs.append(own.submit_script("troubled", text, max_restarts=0))
+        jobs.append(own.submit_script("troubled", text, max_restarts=0, preemptible=True))
         return own.wait(jobs[0].id, JobState.RUNNING)
 
     yield start
@@ -88,7 +89,7 @@ def run(own: Service) -> Iterator[Callable[[str], JobView]]:
         own.wait(job.id)
 
 
-@pytest.mark.parametrize("how", ["fails", "is paused", "is cancelled"])
+@pytest.mark.parametrize("how", ["fails", "is preempted", "is paused", "is cancelled"])
 def test_a_shell_whose_job_stops_says_so_at_once_and_what_became_of_it(
     own: Service, run: Callable[[str], JobView], how: str
 ) -> None:
@@ -102,9 +103,7 @@ def test_a_shell_whose_job_stops_says_so_at_once_and_what_became_of_it(
             own.client.jobs.pause(job.id) if how == "is paused" else own.client.jobs.cancel(job.id)
         code = shell.wait()  # the shell's own where it has ended before the attempt, which hangs it up
         assert code in ({1} if how == "fails" else {1, 128 + signal.SIGHUP})
-        assert re.search(
-            r"the job (has ended: failed|was stopped: paused|has ended: cancelled|stops, and)", shell.screen
-        )
+        assert re.search(ENDS, shell.screen)
         assert "the connection is lost" not in shell.screen
         assert shell.modes() == before
 

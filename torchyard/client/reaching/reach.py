@@ -71,6 +71,7 @@ class Reach:
         """Why it has ended."""
         self._deadline: float | None = None
         """Until when it is tried to come again; None while it is connected."""
+        self._has_told_cut = False
         self._pause = _FIRST_PAUSE_S
 
     @property
@@ -164,18 +165,24 @@ class Reach:
     async def _again(self) -> ClientConnection:
         """Returns the next connection, after as many tries as it takes within the time."""
         if self._deadline is None:
-            if self.was_met:
-                self._tell("the connection is lost: trying again")
             self._deadline, self._pause = time.monotonic() + self._patience, _FIRST_PAUSE_S
         while True:
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE_S)
             try:
-                return await self._connect(await self._meet_again())
+                meeting = await self._meet_again()  # it is refused where the attempt has ended: that is no cut
+                self._tell_cut()
+                return await self._connect(meeting)
             except (ServerUnreachable, TooManyRequests, Unavailable) as error:
+                self._tell_cut()
                 if time.monotonic() + self._pause > self._deadline:
                     raise
                 self._pause = max(self._pause, error.retry_after or 0)
+
+    def _tell_cut(self) -> None:
+        if self.was_met and not self._has_told_cut:
+            self._has_told_cut = True
+            self._tell("the connection is lost: trying again")
 
     def _hello(self) -> Frame:
         received = {str(number): channel.incoming.received for number, channel in self._channels.items()}
@@ -188,7 +195,8 @@ class Reach:
         if frame.kind is not Kind.HELLO:
             raise BadFrame(f"it begins with {frame.kind.name}")
         theirs = _hello_of(frame).received
-        if self._deadline is not None and self.was_met:
+        if self._has_told_cut:
+            self._has_told_cut = False
             self._tell("connected again")
         is_first, self.was_met, self._deadline = not self.was_met, True, None
         if is_first:
