@@ -57,7 +57,8 @@ class Reached:
         self.connection.sendall(b"".join(frame.encode() for frame in frames))
 
     def write(self, content: bytes, *, channel: int = 0) -> None:
-        """Sends bytes that fit in the window."""
+        """Sends bytes once they fit in the window."""
+        self.read_until(lambda: self._out(channel).room >= len(content))
         self._out(channel).put(content)
         self.send(*self._out(channel).frames())
 
