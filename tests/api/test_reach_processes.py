@@ -54,8 +54,8 @@ def test_the_ends_meet_although_each_has_come_to_another_process(
             worker.close()
             code_of_close(client)
         wait_until(lambda: service.get(path)["data"] == [])
-        left = [entry for entry in service.get("/v1/audit")["data"] if entry["action"] == "reach.leave"]
-        assert opened["id"] in left[0]["object"] and "10 bytes to the job, 200000 from it" in left[0]["object"]
+        said = f"{opened['id']} of {claim.job_id}: 10 bytes to the job, 200000 from it"
+        wait_until(lambda said=said: said in [entry["object"] for entry in service.get("/v1/audit")["data"]])
 
 
 @pytest.mark.parametrize("killed", [0, 1])

@@ -78,8 +78,14 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 def named_inside(pid: int, supervisor: ProcessIdentity) -> ProcessIdentity:
     """Returns the process below the supervisor that has this pid in its own pid namespace."""
-    below = process.descendants(supervisor.pid)
-    return next(item for item in below if ranks.as_recorded(item).pid == pid)
+    found: list[ProcessIdentity] = []
+
+    def look() -> bool:  # one look may miss a process that loses its parent meanwhile
+        found[:] = [item for item in process.descendants(supervisor.pid) if ranks.as_recorded(item).pid == pid]
+        return bool(found)
+
+    wait_for(look, "the process below the supervisor")
+    return found[0]
 
 
 def rank_of(run: RunDir, rank: int = 0) -> ProcessIdentity:

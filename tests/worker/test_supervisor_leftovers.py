@@ -100,11 +100,13 @@ def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Atte
     attempt.wait_for_file("ready-0")
     attempt.wait_for_file("ready-1")
     supervisor = attempt.supervisor
+    has_init = isolation().own_pids and attempt.launcher == "torchrun"
+    others = 4 + has_init  # ranks, agent, door, perhaps the first process
+    wait_for(lambda: len(attempt.running_processes()) == 1 + others, "the door, which is forked last")
     assert supervisor in attempt.running_processes()
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
-    has_init = isolation().own_pids and attempt.launcher == "torchrun"
-    assert len(attempt.running_processes()) == 4 + has_init  # ranks, agent, door, perhaps the first process
+    assert len(attempt.running_processes()) == others
     assert kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.running_processes() == []
     assert not attempt.run.exit.exists()
