@@ -3,19 +3,17 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-import json
 import logging
 import socket
 import ssl
 import threading
-from typing import Any
 
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from store.worker.records import ReachOrder
 from torchyard.contract.reach.frames import Frame, Kind
-from torchyard.contract.reach.proof import new_nonce, prove, proves
+from torchyard.contract.reach.proof import Handshake
 from torchyard.host import trust
 
 OWN_API = "http://127.0.0.1:8000"
@@ -109,7 +107,7 @@ class Passage:
         inwards.join()
 
     def cut(self) -> None:
-        """Ends it although the handler may have more to say: it waits for the next meeting. Any thread may call it."""
+        """Ends this passage. The handler keeps what it has not sent for the next meeting. Any thread may call it."""
         self._was_cut = True
         with suppress(OSError):
             self._handler.shutdown(socket.SHUT_RDWR)
@@ -127,32 +125,16 @@ class Passage:
 
 def _prove(connection: ClientConnection, order: ReachOrder) -> None:
     """Raises NotMet, and NotTheService."""
-    secret, own = bytes.fromhex(order.secret), new_nonce()
-    theirs = _received(connection, "nonce", within=_OPEN_S)
-    nonces = {"service_nonce": theirs, "end_nonce": own}
-    proof = prove(secret, side="worker", reach=order.id, meeting=order.meeting, **nonces)
+    handshake = Handshake(order.secret, side="worker", reach=order.id, meeting=order.meeting)
     try:
-        connection.send(json.dumps({"nonce": own, "proof": proof}))
-    except ConnectionClosed as error:
-        raise _not_met(error) from None
-    answer = _received(connection, "proof", within=_MET_S)
-    if not proves(answer, secret, side="service", reach=order.id, meeting=order.meeting, **nonces):
-        raise NotTheService("what answers there does not know the secret of this meeting")
-
-
-def _received(connection: ClientConnection, key: str, *, within: float) -> str:
-    try:
-        found: Any = json.loads(connection.recv(timeout=within))
+        connection.send(handshake.answer(connection.recv(timeout=_OPEN_S)))
+        handshake.check(connection.recv(timeout=_MET_S))
     except ConnectionClosed as error:
         raise _not_met(error) from None
     except TimeoutError:
-        raise NotMet(f"it sent no {key} within {within:.0f} s") from None
-    except (ValueError, RecursionError):
-        found = None
-    value = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(value, str):
-        raise NotTheService(f"what answers there sent no {key}")
-    return value
+        raise NotMet("it did not prove itself in time") from None
+    except ValueError as error:
+        raise NotTheService(str(error)) from None
 
 
 def _not_met(error: ConnectionClosed) -> NotMet:

@@ -1,9 +1,6 @@
 """Opens the WebSocket of a meeting, on which client and service show each other that they know its secret."""
 
-from collections.abc import Mapping
-import json
 import logging
-from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -11,11 +8,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from torchyard.client.discovery import Server
 from torchyard.contract.errors import Conflict, Forbidden, ServerError, ServerUnreachable, TorchyardError
-from torchyard.contract.reach.proof import new_nonce, prove, proves
+from torchyard.contract.reach.proof import Handshake
 from torchyard.contract.reach.views import OpenedReachView
 from torchyard.host import trust
 
-_LOCAL = {"127.0.0.1", "localhost", "::1"}
 _PING_S = 10.0
 """Also for how long an answer is awaited: a laptop that slept knows soon after that its connection is gone."""
 _OPEN_S = 45.0
@@ -42,12 +38,11 @@ async def open_meeting(server: Server, meeting: OpenedReachView) -> ClientConnec
     Raises Cut if there is none, and another TorchyardError if it makes no sense to try again.
     """
     address = urlsplit(server.url)
-    is_local = address.hostname in _LOCAL
     try:
         socket = await connect(
             f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}{address.path}{meeting.url}&end=client",
             ssl=trust.context(server.certificate) if address.scheme == "https" else None,
-            proxy=None if is_local else True,
+            proxy=None if trust.is_local(server.url) else True,
             compression=None,
             user_agent_header="torchyard",
             open_timeout=_OPEN_S,
@@ -82,22 +77,9 @@ def closed(error: ConnectionClosed) -> TorchyardError:
 
 
 async def _prove(socket: ClientConnection, meeting: OpenedReachView) -> None:
-    secret, own = bytes.fromhex(meeting.secret), new_nonce()
-    theirs = _text(await socket.recv(), "nonce")
-    nonces = {"service_nonce": theirs, "end_nonce": own}
-    proof = prove(secret, side="client", reach=meeting.id, meeting=meeting.meeting, **nonces)
-    await socket.send(json.dumps({"nonce": own, "proof": proof}))
-    answer = _text(await socket.recv(), "proof")
-    if not proves(answer, secret, side="service", reach=meeting.id, meeting=meeting.meeting, **nonces):
-        raise ServerError("what answers at the address of the service does not know the secret of this meeting")
-
-
-def _text(message: str | bytes, key: str) -> str:
+    handshake = Handshake(meeting.secret, side="client", reach=meeting.id, meeting=meeting.meeting)
     try:
-        found: Any = json.loads(message)
-    except ValueError:
-        found = None
-    value = found.get(key) if isinstance(found, Mapping) else None
-    if not isinstance(value, str):
-        raise ServerError(f"the service sent no {key} where one was due")
-    return value
+        await socket.send(handshake.answer(await socket.recv()))
+        handshake.check(await socket.recv())
+    except ValueError as error:
+        raise ServerError(f"the service cannot be trusted: {error}") from None

@@ -120,8 +120,9 @@ class Incoming:
         return self.resume()
 
     def resume(self) -> Frame:
-        """Returns the frame that says how many bytes have been passed on. Each further connection begins with it, as
-        the last one may have lost it: a sender without room would wait for ever.
+        """Returns an ACK of all bytes that were passed on. Send it first on each further connection.
+
+        The last one may have been lost, and a sender without room would wait for ever.
         """
         self._acknowledged = self._passed_on
         return with_number(Kind.ACK, self._passed_on, channel=self._channel)

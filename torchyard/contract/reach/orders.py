@@ -43,12 +43,12 @@ class Order(Record):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self)
+        _check(self)
 
     @classmethod
     def from_dict(cls, values: Any) -> "Order":
         order = super().from_dict(values)
-        check(order)
+        _check(order)
         return order
 
 
@@ -81,7 +81,7 @@ class Hello(Record):
     """The bytes that have come so far, by channel. Empty on the first connection."""
 
 
-def check(order: Order) -> None:
+def _check(order: Order) -> None:
     """Raises ValueError for an order that does not fit together."""
     if any("\0" in part for part in order.argv):
         raise ValueError("argv: no part may have a NUL character")

@@ -6,9 +6,10 @@ back to who made it. What is compared takes the same time whether it is right or
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
-from typing import Literal
+from typing import Any, Literal
 
 Side = Literal["client", "worker", "service"]
 
@@ -38,3 +39,39 @@ def proves(
     right = prove(secret, side=side, reach=reach, meeting=meeting, service_nonce=service_nonce, end_nonce=end_nonce)
     forms = all(_HEX.fullmatch(part) for part in (proof, service_nonce, end_nonce))
     return forms and hmac.compare_digest(right, proof)
+
+
+class Handshake:
+    """What a client or worker says at a meeting, and what it asks of the service. No I/O.
+
+    The service speaks first. `secret`: in hex.
+    """
+
+    def __init__(self, secret: str, *, side: Literal["client", "worker"], reach: str, meeting: int) -> None:
+        self._secret = bytes.fromhex(secret)
+        self._side: Side = side
+        self._reach, self._meeting = reach, meeting
+        self._nonces: dict[str, str] = {}
+
+    def answer(self, message: str | bytes) -> str:
+        """Returns the answer to the service's first message: the nonce and proof of this end. Raises ValueError."""
+        self._nonces = {"service_nonce": _text_in(message, "nonce"), "end_nonce": new_nonce()}
+        proof = prove(self._secret, side=self._side, reach=self._reach, meeting=self._meeting, **self._nonces)
+        return json.dumps({"nonce": self._nonces["end_nonce"], "proof": proof})
+
+    def check(self, message: str | bytes) -> None:
+        """Raises ValueError unless the service's second message shows that it knows the secret."""
+        proof = _text_in(message, "proof")
+        if not proves(proof, self._secret, side="service", reach=self._reach, meeting=self._meeting, **self._nonces):
+            raise ValueError("what answers there does not know the secret of this meeting")
+
+
+def _text_in(message: str | bytes, key: str) -> str:
+    try:
+        found: Any = json.loads(message)
+    except (ValueError, RecursionError):
+        found = None
+    value = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(value, str):
+        raise ValueError(f"what answers there sent no {key}")
+    return value
