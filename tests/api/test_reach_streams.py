@@ -17,6 +17,7 @@ from api.server import server
 from store.attempts import end, read
 from store.attempts.facts import Claim
 from store.db.database import Database
+from store.tables import Reach
 from tests.api.raw import wait_until
 from tests.api.reach_ends import DEADLINE_S, await_other, code_of_close, met, open_socket, send_proof
 from tests.api.service import TOKEN, ApiFixture
@@ -229,16 +230,19 @@ def test_a_client_that_goes_in_order_lets_the_worker_say_that_nothing_runs_any_m
     wait_until(lambda: service.get(f"/v1/jobs/{claim.job_id}/reaches")["data"] == [])
 
 
-def test_a_second_client_is_refused_while_the_first_one_waits(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+def test_a_second_client_is_refused_while_the_first_one_waits(
+    service: ApiFixture, url: str, reach: Callable[..., dict[str, Any]]
+) -> None:
     opened = reach()
     with open_socket(url, opened, "client") as first, open_socket(url, opened, "client") as second:
         nonces = send_proof(first, opened, "client")
+        wait_until(lambda: _awaits_worker(service, opened))
+        send_proof(second, opened, "client")
+        assert code_of_close(second) == 4403
         with open_socket(url, opened, "worker") as worker:
             theirs = send_proof(worker, opened, "worker")
             await_other(first, opened, nonces)
             await_other(worker, opened, theirs)
-        send_proof(second, opened, "client")
-        assert code_of_close(second) == 4403
 
 
 @pytest.mark.parametrize(
@@ -338,3 +342,8 @@ class _StandsStill:
         self._times = self._times + 1 if now == self._before and now else 0
         self._before = now
         return self._times > 20
+
+
+def _awaits_worker(service: ApiFixture, opened: dict[str, Any]) -> bool:
+    with service.database.read() as session:
+        return session.get_one(Reach, opened["id"]).first == "client"
