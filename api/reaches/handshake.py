@@ -31,7 +31,7 @@ class Proved:
 
     @property
     def answer(self) -> str:
-        """Shows the end that the service knows the secret, too. It is sent once the other end has come."""
+        """The service's own proof. Send it once the other end has come."""
         proof = prove(
             bytes.fromhex(self.facts.secret),
             side="service",

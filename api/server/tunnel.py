@@ -18,7 +18,7 @@ _log.setLevel(logging.WARNING)
 _CLOSE_S, _LINGER_S = 5.0, 60.0
 """How long the client may take to answer that the WebSocket is closed, and to read what was sent before."""
 _MOST_WAITING = 10
-"""Messages that the application has not taken. No end of ours sends a second text."""
+"""Messages that may wait for the application. An end sends one text, so many are a flood."""
 _MOST_UNREAD = 1 << 20
 """Bytes that wait for a client which sends pings: no answer is added to more."""
 

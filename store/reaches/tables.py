@@ -46,7 +46,7 @@ class Reach(Base):
     until: Mapped[int] = mapped_column(BigInteger)
     """When it ends by itself if nobody comes or is there."""
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
-    """When somebody ended it. Its worker is told until the row goes."""
+    """When a user ended it. The row stays a minute longer, so that the worker reads this."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
 
 

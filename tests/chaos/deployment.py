@@ -49,7 +49,7 @@ _TICK_S = 0.05
 
 @dataclass(frozen=True)
 class Deployment:
-    """Redis and PostgreSQL are reached only through `proxies`, and so is the API by boxes.
+    """All connections to Redis and PostgreSQL go through `proxies`, as do those of boxes to the API.
 
     Blobs and the run directories of direct workers are on `disk`.
     """

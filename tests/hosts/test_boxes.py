@@ -59,7 +59,7 @@ def box(lab: Lab, service: LabService, joined: Box) -> Box:
 
 @pytest.fixture(scope="module")
 def direct(service: LabService) -> Curves:
-    """The curves of the same job on the worker of the service's host."""
+    """Returns the curves of the same job, run by the service's own worker."""
     job = service.submit_on(service.own_worker(), **DIGITS)
     service.wait(job.id, JobState.SUCCEEDED)
     return service.curves(job.id)

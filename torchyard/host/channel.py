@@ -14,7 +14,7 @@ class Closed(Exception):
 
 
 class Channel:
-    """Both directions. `send` takes a frame that is to be sent; `wake` says that there are bytes to be sent."""
+    """Both directions of a channel. `send` queues a control frame; `wake` is called when there are bytes to send."""
 
     def __init__(
         self, number: int, *, send: Callable[[Frame], None], wake: Callable[[], None], target: Target | None = None

@@ -5,7 +5,7 @@ _NEWLINES = frozenset(b"\r\n")
 
 
 class Typed:
-    """Takes what is typed, piece by piece."""
+    """Finds the escape `~.` in what is typed."""
 
     def __init__(self) -> None:
         self.is_leaving = False

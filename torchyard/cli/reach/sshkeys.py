@@ -20,7 +20,7 @@ def folder() -> Path:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys for one job, by the name of its host, which is no path."""
+    """The SSH keys for one job. `host` is a name such as `digits.torchyard`, without a slash: files are named by it."""
 
     host: str
 

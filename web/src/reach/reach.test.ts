@@ -9,7 +9,7 @@ const SIZE = { rows: 24, columns: 80 };
 const text = new TextEncoder();
 const read = (content: Bytes): string => new TextDecoder().decode(content);
 
-/** The WebSocket of a browser, on whose other side the test stands. */
+/** Replaces the browser's WebSocket; the test plays the service. */
 class Socket {
   binaryType = "blob";
   readyState = 1;

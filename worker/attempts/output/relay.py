@@ -131,7 +131,7 @@ class Relay:
         """The offset of the first line whose files they are."""
         self._aside: Batch | None = None
         self._aside_state = state
-        """The state once that is stored which was set aside."""
+        """The state after what was set aside is stored."""
         self._has_lines = self._has_files = False
         """What the batch has that was read last."""
         self.error: OSError | None = None

@@ -21,7 +21,7 @@ WAIT_IN_TERMINAL_S, WAIT_S = 12 * 3600.0, 60.0
 _HANG_UP_S = 2.0
 """How long programs have to end after SIGHUP."""
 _REST_S = 1.0
-"""How long pipes are read after the program's end. A process that goes on may hold them for ever."""
+"""How long pipes are read after the program has ended. A process that it left may keep them open."""
 _KILL_POLL_MS = 20
 _LONGEST_MS = 3_600_000.0
 _NEVER, _LONG_AGO = float("inf"), float("-inf")

@@ -56,7 +56,7 @@ class Peer(ThreadingHTTPServer):
         self.has_ended = False
         """Whether the job has."""
         self.ends_when_asked = False
-        """Whether the job ends once somebody has read that it runs."""
+        """Whether the job ends after the first request for its state, which answers `running`."""
         self.attempt = 1
         """That of the job which runs."""
         self._door: socket.socket | None = None
