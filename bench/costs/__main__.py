@@ -1,6 +1,6 @@
 """`python -m bench.costs` measures what the largest inputs cost: each request, upload and file at its limit.
 
-`--write` keeps the figures in docs/operating/costs.md, from which tests read that nothing is left out.
+`--write` keeps the figures in docs/reference/costs.md, from which tests read that nothing is left out.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The ledger of costs: docs/operating/costs.md, written from what was measured and from the limits in the code."""
+"""The ledger of costs: docs/reference/costs.md, written from what was measured and from the limits in the code."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from bench.costs.cases import CASES, CaseCost
 from bench.costs.operations import MOST_S, Cost
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "operating" / "costs.md"
+PAGE = ROOT / "docs" / "reference" / "costs.md"
 BOUNDED = ("torchyard/contract",)
 """Folders whose limits all stand on the page."""
 SHOWN_BY = {
@@ -84,7 +84,7 @@ _LIMITS = """
 ## The limits of the contract
 
 A head of a request has at most 32 KiB, and each line of it 8 KiB (`api/server/protocol.py`), so that texts in paths and
-headers need no limit of their own. Maxima of single fields are in the [description of the API](../api.md).
+headers need no limit of their own. Maxima of single fields are in the [description of the API](rest.md).
 
 | limit | value | where | whose cost shows it |
 | --- | --- | --- | --- |

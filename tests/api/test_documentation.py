@@ -15,7 +15,7 @@ ASSETS = {
     "swagger-ui.css": "text/css; charset=utf-8",
     "favicon-32x32.png": "image/png",
 }
-GUIDE = Path(__file__).parents[2] / "docs" / "api.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "reference" / "rest.md"
 
 
 def test_the_page_loads_nothing_from_elsewhere(service: ApiFixture) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that run after others, by the commands of docs/experiments.md."""
+"""Jobs that run after others, by the commands of docs/sweeps.md."""
 
 from pathlib import Path
 import re
@@ -9,7 +9,7 @@ from tests.e2e.documented import blocks, environment_in, run_blocks
 from tests.e2e.service import Service
 from torchyard.contract.states import JobState
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
 AFTER = DOCUMENT.partition("\n## After\n")[2].partition("\n## ")[0]
 
 

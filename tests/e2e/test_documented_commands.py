@@ -13,7 +13,7 @@ from tests.servers import free_port
 from tests.torchyard.cli.reading import commands, read
 
 README = (ROOT / "README.md").read_text()
-COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
 DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "make demo": "its installation and `make up` go on for long: what make starts is run",
@@ -144,7 +144,7 @@ def _here(block: str, port: int) -> str:
 
 
 def _block(beginning: str) -> str:
-    """Returns the block of docs/commands.md that begins so."""
+    """Returns the block of docs/reference/commands.md that begins so."""
     return next(block for block in blocks(COMMANDS, "sh") if block.startswith(beginning))
 
 
@@ -154,7 +154,7 @@ def _of_programs_job(block: str, name: str) -> str:
 
 
 def _rows(header: str) -> list[str]:
-    """Returns the first cells of the table in docs/commands.md with this header."""
+    """Returns the first cells of the table in docs/reference/commands.md with this header."""
     table = COMMANDS.partition(header)[2].partition("\n\n")[0]
     return [row.split(" | ")[0] for row in table.splitlines()[2:]]
 

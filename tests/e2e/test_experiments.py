@@ -1,4 +1,4 @@
-"""The commands of docs/experiments.md, as they stand there, and the examples of sweeps."""
+"""The commands of docs/sweeps.md, as they stand there, and the examples of sweeps."""
 
 from pathlib import Path
 import re
@@ -12,7 +12,7 @@ from tests.servers import free_port
 from torchyard.client import Client
 from torchyard.contract.sweeps.spec import SweepState
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
 
 
 @pytest.mark.thorough

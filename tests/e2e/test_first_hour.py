@@ -1,4 +1,4 @@
-"""The commands of docs/operating/first-hour.md, as they stand there but for the port."""
+"""The commands of docs/operating/team.md, as they stand there but for the port."""
 
 from pathlib import Path
 import re
@@ -9,7 +9,7 @@ from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.client import Client
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "first-hour.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "team.md"
 
 
 @pytest.mark.thorough

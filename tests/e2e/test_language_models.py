@@ -1,4 +1,4 @@
-"""What docs/language-models.md shows: its jobs are valid, and its example learns, generates and is exported."""
+"""What docs/reference/language-models.md has: its jobs are valid, and its example learns and is exported."""
 
 from pathlib import Path
 import re
@@ -18,7 +18,7 @@ from torchyard.contract.spec.spec import parse_spec
 from trainer.recipes.causal import make_task
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "language-models.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "language-models.md").read_text()
 MAKE_BASE = ROOT / "examples" / "language_model" / "make_base.py"
 JOBS = re.compile(r"cat > (\w+)\.yaml <<END\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 LIBRARY = '''

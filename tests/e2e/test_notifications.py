@@ -1,4 +1,4 @@
-"""The commands and the programs of docs/notifications.md, and `notifications test`, with a real receiver."""
+"""The commands and the programs of docs/reference/notifications.md, and `notifications test`, with a real receiver."""
 
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -21,7 +21,7 @@ from tests.e2e.service import until
 from tests.servers import free_port
 from tests.torchyard.cli.service import Team, serving_team
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "notifications.md").read_text()
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""The lines of docs/scripts.md for who comes from torchrun and from sbatch, as one types them."""
+"""The lines of docs/your-program.md for who comes from torchrun and from sbatch, as one types them."""
 
 from pathlib import Path
 import re
@@ -9,7 +9,7 @@ from tests.e2e.documented import ROOT, blocks, commands_in
 from tests.e2e.service import Service
 from tests.own_code.typed import torchyard
 
-DOCUMENT = (ROOT / "docs" / "scripts.md").read_text()
+DOCUMENT = (ROOT / "docs" / "your-program.md").read_text()
 PROGRAM = """
 import os, sys
 names = ("RANK", "WORLD_SIZE", "NCCL_DEBUG", "TORCHYARD_TRIAL")

@@ -13,7 +13,7 @@ from tests.own_code.typed import torchyard
 from torchyard.contract.spec.spec import ScriptSpec
 
 PROGRAMS = Path(__file__).parent / "programs"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "scripts.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "your-program.md"
 
 
 @pytest.fixture

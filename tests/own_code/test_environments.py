@@ -180,7 +180,7 @@ def starts_of(worker: Any) -> list[Any]:
 def test_the_lines_of_the_document_run_in_a_persons_environment(
     offering: Service, folder: Path, tmp_path: Path
 ) -> None:
-    text = (ROOT / "docs" / "scripts.md").read_text()
+    text = (ROOT / "docs" / "your-program.md").read_text()
     envs, *runs, command = blocks(text.partition("## With conda\n")[2], "sh")[0].splitlines()
     assert len(runs) == 3
     (tmp_path / "project" / "mypkg").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The commands of docs/slurm.md, as they stand there but for the port, on a Slurm of two nodes."""
+"""The commands of docs/operating/slurm.md, as they stand there but for the port, on a Slurm of two nodes."""
 
 from pathlib import Path
 import re
@@ -11,7 +11,7 @@ from tests.slurm.lab import SlurmLab
 
 pytestmark = pytest.mark.slurm
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "slurm.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "slurm.md"
 
 
 def test_the_first_hour_with_a_slurm_goes_as_documented(lab_folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The times of schedules: on any day, and where a clock is set (docs/experiments.md says what is promised)."""
+"""The times of schedules: on any day, and where a clock is set (docs/sweeps.md says what is promised)."""
 
 from datetime import UTC, datetime
 

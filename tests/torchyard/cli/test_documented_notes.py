@@ -1,4 +1,4 @@
-"""The commands of `Notes and labels` as they stand in docs/experiments.md, against a service without a worker."""
+"""The commands of `Notes and labels` as they stand in docs/sweeps.md, against a service without a worker."""
 
 from pathlib import Path
 import sys
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.thorough
 def test_the_commands_do_what_the_document_says(tmp_path: Path) -> None:
-    section = (ROOT / "docs" / "experiments.md").read_text().partition("\n## Notes and labels\n")[2]
+    section = (ROOT / "docs" / "sweeps.md").read_text().partition("\n## Notes and labels\n")[2]
     first, bulk = blocks(section, "sh")
     (program,) = blocks(section, "python")
     with serving_team(tmp_path, SQLiteDatabases(tmp_path)) as team:

@@ -1,4 +1,4 @@
-"""What docs/using-checkpoints.md shows does what it says, in a folder with the files that it names."""
+"""What docs/models.md shows does what it says, in a folder with the files that it names."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from tests.torchyard.models.languages import adapter
 from tests.trainer.bases import tiny_base
 from tests.trainer.test_evaluate import RECIPES, checkpoint
 
-PAGE = (Path(__file__).parents[3] / "docs" / "using-checkpoints.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
 CHECKPOINTS = {"best.pt": "image-classification", "cracks.pt": "segmentation", "reviews.pt": "text-classification"}
 OF_TEXTS = ("reviews", "chat")
 """What the names of models of texts begin with."""
@@ -92,5 +92,5 @@ def _is_of_texts(word: str) -> bool:
 
 def _python(block: str, folder: Path, names: dict[str, object]) -> str:
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(compile(block, "docs/using-checkpoints.md", "exec"), names)
+        exec(compile(block, "docs/models.md", "exec"), names)
     return said.getvalue()

@@ -193,7 +193,7 @@ class RecipeSpec(_Common):
         for name in env:
             if not environment.is_allowed(name):
                 raise ValueError(
-                    f"{name} cannot be set for a recipe, only for a script: docs/training.md lists the others"
+                    f"{name} cannot be set for a recipe, only for a script: docs/reference/recipes.md lists the others"
                 )
         return env
 

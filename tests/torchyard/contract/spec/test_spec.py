@@ -294,7 +294,7 @@ def test_a_resolved_spec_names_what_was_left_out() -> None:
 )
 def test_a_recipe_refuses_variables_that_could_run_code(name: str) -> None:
     for value in ("1", {"secret": "S"}):
-        message = f"{name} cannot be set for a recipe, only for a script: docs/training.md lists the others"
+        message = f"{name} cannot be set for a recipe, only for a script: docs/reference/recipes.md lists the others"
         assert refused(IMAGES | {"env": {name: value}}) == {"env": message}
 
 
