@@ -49,13 +49,14 @@ class DeviceView(View):
 
 
 class KeptView(View):
-    """The devices of one kind of a worker, which are kept for a waiting job that fits nowhere yet."""
+    """The devices of one kind of a worker, which are reserved for a waiting job that fits nowhere yet."""
 
     kind: Literal["cuda", "cpu"]
     owner: str
     """The job's."""
     job_id: str | None = None
-    """None if the caller may not see which job it is."""
+    """None if the caller may not see which job it is. So is its name."""
+    name: str | None = None
 
 
 class PoolView(View):
