@@ -28,6 +28,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --require-hashes --only-binary :all: --requirement requirements.lock
 COPY pyproject.toml README.md ./
 COPY deploy/server deploy/server
+COPY docs docs
 COPY torchyard torchyard
 COPY scheduling scheduling
 COPY controller controller

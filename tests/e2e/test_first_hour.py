@@ -11,6 +11,7 @@ from tests.e2e.service import Service
 PAGE = (ROOT / "docs" / "first-hour.md").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("databases", ["sqlite"], ids=[pytest.HIDDEN_PARAM], indirect=True, scope="session")
 def test_the_first_hour_goes_as_documented(tmp_path: Path, shared_service: Service) -> None:
     """Runs them on the shared service of tests/e2e, which was started by the command of `make up`."""
