@@ -51,7 +51,7 @@ def _record(estimate: EstimateView) -> str:
         return ""
     if estimate.of < _ENOUGH:
         return "; low confidence"
-    return f"; of the last {estimate.of} such estimates {100 * estimate.held / estimate.of:.0f}% held"
+    return f"; {100 * estimate.held / estimate.of:.0f}% of the last {estimate.of} estimates were right"
 
 
 def _age(estimate: EstimateView, now: datetime) -> str:
