@@ -10,7 +10,7 @@ from tests.e2e.service import Service
 from torchyard.contract.states import JobState
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
-AFTER = DOCUMENT.partition("\n## After\n")[2].partition("\n## ")[0]
+AFTER = DOCUMENT.partition("\n## Jobs after other jobs\n")[2].partition("\n## ")[0]
 
 
 @pytest.mark.thorough
@@ -30,4 +30,4 @@ def test_a_chain_starts_from_what_its_first_job_has_saved(tmp_path: Path, servic
     failed = service.wait(third, JobState.FAILED)
     assert failed.error is not None
     assert failed.error.code == "dependency_failed"
-    assert failed.status_reason.message == "pretrain has succeeded, and this job waits for its failure"
+    assert failed.status_reason.message == "not needed: pretrain succeeded"

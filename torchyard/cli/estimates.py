@@ -17,7 +17,7 @@ _FRESH = timedelta(minutes=5)
 
 
 def sentence(estimate: EstimateView, *, now: datetime | None = None) -> str:
-    """Returns such as `between 14:10 and 14:40; of the last 200 such estimates 79% held`.
+    """Returns such as `between 14:10 and 14:40; 79% of the last 200 estimates were right`.
 
     Empty: nothing is expected yet.
     """
