@@ -17,7 +17,7 @@ import zipfile
 import pytest
 import setuptools
 
-from tests.api.pages import ASSETS, build_page
+from tests.api.pages import ASSETS, DOCS, build_docs, build_page
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
 from torchyard.contract.attempts.events import Metric, parse_line
@@ -146,8 +146,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
         shutil.copytree(ROOT / name, tree / name, ignore=ignore, symlinks=True)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tree)
-    shutil.rmtree(tree / "api" / "static", ignore_errors=True)
+    for name in ("static", "docs"):
+        shutil.rmtree(tree / "api" / name, ignore_errors=True)
     build_page(tree / "api")
+    build_docs(tree / "api")
     for name in ("dist", "site"):
         (tree / name).mkdir()
     packages = Path(setuptools.__file__).parents[1]
@@ -175,6 +177,7 @@ def test_a_wheel_and_a_source_distribution_have_all_modules(built: Distributions
         assert "torchyard/py.typed" in installed or "migrations/script.py.mako" in installed
         if "api" in packages:
             page = {"api/static/index.html", *(f"api/static/assets/{name}" for name in ASSETS)}
+            page |= {f"api/docs/{name}" for name in DOCS}
             assert page <= installed & source
 
 
