@@ -28,6 +28,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --require-hashes --only-binary :all: --requirement requirements.lock
 COPY pyproject.toml README.md ./
 COPY deploy/server deploy/server
+COPY docs docs
 COPY torchyard torchyard
 COPY scheduling scheduling
 COPY controller controller
@@ -40,7 +41,6 @@ COPY --from=page /src/api/static api/static
 # The docs, built beside what they describe: the reference of Python is read from the packages themselves.
 COPY --from=page /opt/node /opt/page
 COPY CONTRIBUTING.md ./
-COPY docs docs
 COPY --from=page /src/web/src web/src
 RUN PYTHONPATH=/opt/page/lib/python3.11/site-packages /opt/venv/bin/python -m sphinx \
     --fresh-env --quiet --fail-on-warning --conf-dir docs/site --doctree-dir /tmp/doctrees docs api/docs

@@ -1,4 +1,4 @@
-"""The daemon of one host: its parts, and the loop that starts jobs. docs/operating/worker.md has its threads."""
+"""The daemon of one host: its parts, and the loop that starts jobs. docs/code.md lists its threads."""
 
 from collections.abc import Callable
 import logging

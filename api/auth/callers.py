@@ -80,7 +80,13 @@ async def authenticate_download(
     request: Request,
     access: AccessDep,
     credentials: Credentials,
-    link: Annotated[str | None, Query(max_length=200, description="made by `POST /v1/links`")] = None,
+    link: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="the credential in a link from `POST /v1/links`; a browser download needs no header with it",
+        ),
+    ] = None,
 ) -> Principal:
     """Returns who asks for a file: the user of the link, or who `authenticate` returns. Raises the same."""
     if link is None or credentials is not None:

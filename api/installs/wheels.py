@@ -7,6 +7,7 @@ import hashlib
 from importlib.metadata import Distribution, distribution
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import chain
 import json
 from pathlib import Path
 from threading import Lock
@@ -20,6 +21,8 @@ _CLIENT, _SERVER, _LOCK_NAME = "torchyard", "torchyard-server", "requirements.lo
 _NAMES = (".py", ".mako")
 """Ends of the names of files that are packed, beside those of the page."""
 _OTHERS = frozenset({"py.typed", _LOCK_NAME})
+_PAGES = ("cli/docs/*.md", "cli/docs/reference/*.md", "cli/docs/operating/*.md")
+"""The pages of `torchyard help`. In a clone their folder is a link, which `rglob` does not follow."""
 _METADATA = ("METADATA", "entry_points.txt", "top_level.txt")
 _WHEEL = "Wheel-Version: 1.0\nGenerator: torchyard\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -119,6 +122,8 @@ def _sources(found: Distribution) -> Iterator[tuple[str, bytes]]:
             of_page = below.parts[:2] == ("api", "static")
             if (of_page or path.suffix in _NAMES or path.name in _OTHERS) and path.is_file():
                 yield below.as_posix(), path.read_bytes()
+        for path in chain.from_iterable(map(folder.glob, _PAGES)):
+            yield path.relative_to(folder.parent).as_posix(), path.read_bytes()
 
 
 def _digest(content: bytes) -> str:

@@ -49,7 +49,7 @@ SPEC = DeclaredBody(
 )
 TAR = DeclaredBody(
     {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    description="The bytes of the tar from `offset`",
+    description="The bytes of the tar from `offset` on",
     headers=("Content-Encoding",),
 )
 

@@ -1,6 +1,7 @@
 """Completes the OpenAPI document with what the framework cannot derive from the routes."""
 
 from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 from typing import Any, get_args
 
 from starlette.responses import Response
@@ -22,55 +23,55 @@ from torchyard.contract.media.kinds import MEDIA_TYPES
 from torchyard.contract.telemetry.views import EventKind
 
 DESCRIPTION = """\
-Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.
+Send `Authorization: Bearer TOKEN` with every request below `/v1` and with `/metrics`.
 
-Every error is an RFC 9457 problem, `application/problem+json`; its `code` never changes once published. Besides the
-errors that each operation lists, a method that a path does not have is answered by 405 with `Allow`, a request that is
-not valid HTTP by 400, 408, 421 or 431, and a request over one connection too many by 429 or 503.
+An error is an RFC 9457 problem (`application/problem+json`) with a stable `code`. Each operation lists its errors.
+Every path can also answer 405 (with `Allow`) for another method, 400, 408, 421 or 431 for invalid HTTP, and 429 or 503
+for too many connections.
 
-Lists come in pages: send the `next` of a page as `after` to get the following page. Every answer has an `X-Request-ID`,
-which identifies the request in the service's log.
+Lists have pages: send the `next` of a page as `after` to get the next page. Every answer has an `X-Request-ID`. The
+service logs the request under this id.
 """
 
 TAGS = [
     {"name": "jobs", "description": "Submit, watch, change, cancel and remove training jobs."},
-    {"name": "schedules", "description": "Submit one spec again and again, at the times of a cron text."},
-    {"name": "sweeps", "description": "Run one spec with many values, and rank what comes of it."},
-    {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
-    {"name": "reaches", "description": "Programs and connections of users inside running jobs."},
-    {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
-    {"name": "models", "description": "Checkpoints that stay under a name, version by version."},
-    {"name": "artifacts", "description": "Other files that a job left."},
-    {"name": "media", "description": "What a job shows at its steps: pictures, tables, texts and others."},
-    {"name": "code", "description": "The files of the code that a job runs."},
-    {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
-    {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
-    {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
-    {"name": "notifications", "description": "Whom the service tells what happens: targets, and messages to them."},
-    {"name": "service", "description": "Health, readiness, and metrics of the service."},
+    {"name": "schedules", "description": "Submit a job spec at the times of a cron expression."},
+    {"name": "sweeps", "description": "Run a job spec with many values and rank the trials."},
+    {"name": "telemetry", "description": "Read metrics and logs, or stream everything that a job stores."},
+    {"name": "reaches", "description": "Open a shell, a program or a port inside a running job."},
+    {"name": "checkpoints", "description": "List and download the checkpoints of a job."},
+    {"name": "models", "description": "Keep checkpoints as versions of a named model."},
+    {"name": "artifacts", "description": "List and download the other files of a job."},
+    {"name": "media", "description": "Read the pictures, tables, texts and histograms that a job logged."},
+    {"name": "code", "description": "Read the code and the packages of a job."},
+    {"name": "bundles", "description": "Upload code and data for jobs. A bundle is one tar, named by its sha256."},
+    {"name": "cluster", "description": "List trainers, workers, devices, the queue and the usage."},
+    {"name": "team", "description": "Manage users, tokens, browser sessions, quotas, secrets and the audit log."},
+    {"name": "notifications", "description": "Manage notification channels and read their messages."},
+    {"name": "service", "description": "Check the service: health, readiness and its own metrics."},
 ]
 
 _VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
-    "job_id": ("the job's id", [components.JOB]),
-    "reach_id": ("the reach's id", ["rch_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "schedule_id": ("the schedule's id", ["sch_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "sweep_id": ("the sweep's id", ["swp_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "number": ("the number of a trial, from 0", ["3"]),
-    "owner": ("the name of the model's owner", ["alice"]),
-    "version": ("the number of a version; `latest` is the newest, but cannot be deleted", ["3"]),
-    "role": ("a role", ["member"]),
-    "name": ("a name", ["alice"]),
-    "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "session_id": ("the session's id", ["ses_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "target_id": ("the target's id", ["ntf_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "sha256": ("the sha256 of the bundle's tar", ["7" * 64]),
-    "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
-    "media_id": ("the id of an item", ["med_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "part": ("a picture of the item: `image`, `truth` or `predicted`", ["image"]),
-    "path": ("a file's path, as it is listed", ["model.safetensors"]),
+    "job_id": ("id of the job", [components.JOB]),
+    "reach_id": ("id of the reach", ["rch_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "schedule_id": ("id of the schedule", ["sch_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "sweep_id": ("id of the sweep", ["swp_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "number": ("number of the trial, from 0", ["3"]),
+    "owner": ("name of the model's owner", ["alice"]),
+    "version": ("number of the version; `latest` is the newest, and is refused for a deletion", ["3"]),
+    "role": ("the role", ["member"]),
+    "name": ("name of the object", ["alice"]),
+    "token_id": ("id of the token", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "session_id": ("id of the session", ["ses_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "target_id": ("id of the channel", ["ntf_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "worker_id": ("id of the worker", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "sha256": ("sha256 of the tar", ["7" * 64]),
+    "ref": ("the checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
+    "media_id": ("id of the item", ["med_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "part": ("which picture of the item: `image`, `truth` or `predicted`", ["image"]),
+    "path": ("path of the file, as listed", ["model.safetensors"]),
 }
 
 
@@ -91,11 +92,11 @@ _WHOLE: dict[int | str, dict[str, Any]] = {
         "headers": _FILE_HEADERS | _NAMED,
         "content": {"application/octet-stream": _BYTES},
     },
-    304: {"description": "The caller has the file already", "headers": _FILE_HEADERS},
+    304: {"description": "The file has not changed", "headers": _FILE_HEADERS},
 }
 _PART: dict[int | str, dict[str, Any]] = {
     206: {
-        "description": "The parts that `Range` selects",
+        "description": "The bytes that `Range` selects",
         "headers": _FILE_HEADERS | _NAMED | headers("Content-Range"),
         "content": {"application/octet-stream": _BYTES, "multipart/byteranges": _BYTES},
     }
@@ -139,7 +140,7 @@ def _stream(description: str, *events: dict[str, Any]) -> dict[int | str, dict[s
 
 
 STREAM = _stream(
-    "Events until the job ends, or the connection",
+    "Events until the job or the connection ends",
     _event([*get_args(EventKind)], "EventView"),
     _event(["metric"], "MetricView"),
     _event(["log"], "LogLine"),
@@ -169,7 +170,7 @@ LOG_FILE: dict[int | str, dict[str, Any]] = {
 """The `responses` of the route that sends a log as a file."""
 CSV_FILE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A page, or with `format=csv` a file",
+        "description": "A page; with `format=csv`, a file",
         "content": {"text/csv": {"schema": {"type": "string"}}},
     }
 }
@@ -197,6 +198,7 @@ def completed(document: dict[str, Any], routes: Sequence[BaseRoute]) -> dict[str
 
 
 def _complete(operation: dict[str, Any], *, has_content: bool) -> None:
+    operation["summary"] = operation["summary"].capitalize()
     kinds = [_described(parameter) for parameter in operation.get("parameters", [])]
     responses: dict[str, dict[str, Any]] = operation["responses"]
     responses.pop("422", None)  # the framework's own error schema, which is never sent
@@ -206,6 +208,8 @@ def _complete(operation: dict[str, Any], *, has_content: bool) -> None:
         if int(status) >= 400 and "content" not in response:
             responses[status] = components.problem(int(status))
             continue
+        if response["description"] == "Successful Response":  # the framework's own
+            response["description"] = HTTPStatus(int(status)).phrase
         response["headers"] = {**headers("X-Request-ID"), **response.get("headers", {})}
         for content in response.get("content", {}).values():
             if "itemSchema" in content:

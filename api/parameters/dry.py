@@ -5,5 +5,5 @@ from typing import Annotated
 from fastapi import Query
 
 DryRun = Annotated[
-    bool, Query(description="do nothing, and answer 200 with what the stop would cost: what is lost without a save")
+    bool, Query(description="change nothing; answer 200 and the work that would be lost without a checkpoint")
 ]

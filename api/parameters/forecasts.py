@@ -13,7 +13,7 @@ from torchyard.contract.errors import TooManyRequests, Unavailable
 T = TypeVar("T")
 
 AsksForecast = Annotated[
-    bool, Query(description="also say when the job is expected to start, and what would start it at once")
+    bool, Query(description="also answer when the job is expected to start, and which changes would start it now")
 ]
 """A route's parameter."""
 

@@ -21,7 +21,8 @@ _Key = Annotated[
     str | None,
     Header(
         alias=_KEY,
-        description="A unique name for this request, kept for 24 hours. Repeated, it gets the same job",
+        description="A unique name for this request. For 24 hours, a request with the same name gets the same "
+        "answer and submits nothing new",
         json_schema_extra={"pattern": _KEY_PATTERN},
     ),
 ]

@@ -27,7 +27,7 @@ from torchyard.contract.wire.view import Page, View
 T = TypeVar("T")
 V = TypeVar("V", bound=View)
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="maximum number of items in a page")]
 NUMBER = "^[0-9]{1,18}$"
 """The pattern of a cursor in a numbered list."""
 POSITIONS = "^job_[0-9a-f]{32}:[0-9]{1,18}(,job_[0-9a-f]{32}:[0-9]{1,18})*$"
@@ -51,7 +51,7 @@ _STANDING = struct.Struct(">qhb5x")
 
 def _cursor(pattern: str, *, most: int = 200) -> Any:
     # The pattern is for the document only: a cursor that does not match raises InvalidCursor.
-    description = "`next` of the previous page"
+    description = "the `next` of the previous page"
     return Query(max_length=most, description=description, json_schema_extra={"pattern": pattern})
 
 

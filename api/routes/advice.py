@@ -37,9 +37,10 @@ _MAY_START_OTHERWISE = frozenset({"waiting", "devices_busy", "reserved", "too_bi
 
 @router.get("/jobs/{job_id}/advice", response_model=AdviceView)
 async def get_advice(request: Request, services: ServicesDep, caller: JobReader, job_id: str) -> Response:
-    """Judges the job as it is now: what is the matter, what shows it, and what to do. Claims nothing without evidence.
+    """Diagnoses a job: the problem, its cause, the evidence, and what to do. Without evidence, `cause` is null.
 
-    Any text of it may be the job's own. `starts_if` is empty, too, while many ask for forecasts.
+    The texts may quote the job's own output: do not trust them as HTML. `starts_if` is also empty while too many
+    forecasts are requested.
     """
     judged, waits = await Reader(request, services.reads).run(_judged(services, job_id, caller), caller)
     if waits:

@@ -24,7 +24,7 @@ from torchyard.contract.wire.view import Page
 router = guarded("artifacts", Unavailable)
 
 PathFilter = Annotated[
-    str | None, Query(max_length=MOST_PATH_BYTES, description="only the file of this path, or those in this folder")
+    str | None, Query(max_length=MOST_PATH_BYTES, description="only this file, or only the files in this folder")
 ]
 
 
@@ -39,7 +39,7 @@ def list_artifacts(
     limit: Limit = 100,
     after: AfterArtifact = None,
 ) -> Page[ArtifactView]:
-    """Lists the files that the job's attempts left in `artifacts`, oldest first. A newer one of a path replaces it."""
+    """Lists the files that the job wrote to `artifacts`, oldest first. A newer file replaces one with the same path."""
     return _list(services, caller, job_id, path=path, limit=limit, after=after)
 
 
@@ -47,7 +47,7 @@ def list_artifacts(
 @router.get("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD)
 @in_turns
 def download_artifact(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
-    """Sends a file, by its listed path. Its sha256 is the `ETag`."""
+    """Downloads an artifact by its path. The `ETag` is the file's sha256."""
     return _send(request, services, caller, job_id, path)
 
 
@@ -62,7 +62,7 @@ def list_kept_files(
     limit: Limit = 100,
     after: AfterArtifact = None,
 ) -> Page[ArtifactView]:
-    """Lists the files of the job's working folder that are kept, oldest first. A newer one of a path replaces it."""
+    """Lists the stored files of the job's working folder, oldest first. A newer file replaces one of the same path."""
     return _list(services, caller, job_id, path=path, limit=limit, after=after, kept=True)
 
 
@@ -70,7 +70,7 @@ def list_kept_files(
 @router.get("/jobs/{job_id}/kept/{path:path}", **DOWNLOAD)
 @in_turns
 def download_kept_file(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
-    """Sends a kept file, by its listed path. Its sha256 is the `ETag`."""
+    """Downloads a stored file by its path. The `ETag` is the file's sha256."""
     return _send(request, services, caller, job_id, path, kept=True)
 
 

@@ -21,7 +21,7 @@ router = guarded("jobs", Unavailable)
 def list_attempts(
     *, services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[AttemptView]:
-    """Lists the runs of a job, oldest first: when, on which devices, why they ended, and from which step."""
+    """Lists the attempts of a job, oldest first, each with its times, devices, start step and reason for the end."""
     number = number_after(after)
     with services.store.read() as session:
         listed = attempts.list_attempts(session, job_id, caller=caller, after=number, limit=limit)

@@ -31,9 +31,10 @@ _PART_S = 0.02
 @router.post("/jobs/batch", response_model=BatchView)
 @writes_in_turns
 def submit_batch(services: ServicesDep, caller: JobWriter, sent: Batch, keyed: KeyedBatch) -> Parts[BatchView]:
-    """Submits up to 10,000 jobs. Each has its own id or its own error; an `atomic` batch of at most 500 is all or none.
+    """Submits up to 10,000 jobs. The answer has an id or an error for each job.
 
-    A batch that was interrupted goes on where it stopped when it is sent again with the same `Idempotency-Key`.
+    An `atomic` batch has at most 500 jobs: the service stores all or none of them. After an interruption, send the same
+    batch with the same `Idempotency-Key` again: the service submits only the missing jobs.
     """
     outcomes: dict[int, str | Exception] = {}
     specs = list(enumerate(sent.jobs))

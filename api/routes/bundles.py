@@ -45,9 +45,9 @@ from torchyard.contract.wire.view import Page
 router = guarded("bundles", Unavailable)
 
 _UPLOADED: dict[int | str, dict[str, Any]] = {
-    200: {"model": BundleView, "description": "The bundle was complete before; the body was not read"},
+    200: {"model": BundleView, "description": "The bundle was already complete; the body was not read"},
     201: {"model": BundleView, "description": "The bundle is complete"},
-    202: {"model": BundleView, "description": "The bytes are stored, and more are missing"},
+    202: {"model": BundleView, "description": "The bytes are stored; the rest is missing"},
     **problems(InvalidBundle, QuotaExceeded, Conflict, TooManyRequests),
 }
 
@@ -60,8 +60,8 @@ async def _sha256(sha256: str) -> str:
 
 
 Sha256 = Annotated[str, Depends(_sha256)]
-Offset = Annotated[int, Query(ge=0, lt=2**53, description="the byte of the tar with which the body begins")]
-Size = Annotated[int, Query(ge=1, lt=2**53, description="bytes of the whole tar, not compressed")]
+Offset = Annotated[int, Query(ge=0, lt=2**53, description="byte of the tar at which the body begins")]
+Size = Annotated[int, Query(ge=1, lt=2**53, description="size of the whole tar in bytes, uncompressed")]
 
 PartsBody = Annotated[WantedParts, json_body(WantedParts, example={"parts": ["0" * 64]})]
 NameBody = Annotated[NewBundleName, json_body(NewBundleName, example={"name": "mnist"})]
@@ -73,9 +73,9 @@ _COPIED_BYTES = 32 << 20
 async def upload_bundle(
     *, services: ServicesDep, caller: JobWriter, sha256: Sha256, size: Size, offset: Offset = 0, tar: TarBody
 ) -> Response:
-    """Stores the tar of a bundle, or the rest of it from `offset`. What arrived of a body that was cut is kept.
+    """Uploads the tar of a bundle, or the rest of it from `offset`.
 
-    A `conflict` says in `received` where to continue.
+    After an interruption the service keeps the received bytes for 24 hours. On a `conflict`, continue at `received`.
     """
     settings = services.settings
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
@@ -96,7 +96,7 @@ async def upload_bundle(
 @router.post("/bundles/parts")
 @in_turns
 def find_parts(services: ServicesDep, caller: JobReader, wanted: PartsBody) -> FoundParts:
-    """Tells which parts of a new tar are in one's complete bundles: `POST /v1/bundles/{sha256}/copy` takes them."""
+    """Finds parts of a new tar in your complete bundles. `POST /v1/bundles/{sha256}/copy` copies them."""
     digests = [bytes.fromhex(sha256) for sha256 in wanted.parts]
     return FoundParts(data=library.find_shared_parts(services.store, caller.name, digests))
 
@@ -109,13 +109,13 @@ async def copy_bundle(
     sha256: Sha256,
     size: Size,
     offset: Offset = 0,
-    source: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="a complete bundle of yours")],
-    start: Annotated[int, Query(ge=0, lt=2**53, description="the byte of its tar with which to begin")],
-    length: Annotated[int, Query(ge=1, lt=2**53, description="bytes to take of it")],
+    source: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="sha256 of a complete bundle of yours")],
+    start: Annotated[int, Query(ge=0, lt=2**53, description="first byte to copy from its tar")],
+    length: Annotated[int, Query(ge=1, lt=2**53, description="number of bytes to copy")],
 ) -> Response:
-    """Goes on with an upload from `offset` by bytes of another bundle, in place of a body that has them.
+    """Continues an upload with bytes of another bundle of yours, instead of a body.
 
-    The whole is checked as if it had been sent. A `conflict` says in `received` where to continue.
+    The service checks the whole tar as for an upload. On a `conflict`, continue at `received`.
     """
     settings, turns = services.settings, services.writes
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
@@ -143,9 +143,9 @@ def list_bundles(
     caller: JobReader,
     limit: Limit = 100,
     after: AfterBundle = None,
-    name: Annotated[str | None, Query(max_length=100, description="only the one of that name")] = None,
+    name: Annotated[str | None, Query(max_length=100, description="only the bundle with this name")] = None,
 ) -> Page[BundleView]:
-    """Lists one's bundles and unfinished uploads, newest first."""
+    """Lists your bundles and unfinished uploads, newest first."""
     listed = library.list_newest(services.store, caller.name, limit=limit, after=_cursor_after(after), name=name)
     cursors = {item.sha256: "{}:{}".format(*library.cursor_of(item)) for item in listed.items}
     return page(BundleView, listed, _view, cursor=lambda item: cursors[item.sha256])
@@ -154,7 +154,7 @@ def list_bundles(
 @router.head("/bundles/{sha256}")
 @router.get("/bundles/{sha256}")
 def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> BundleView:
-    """Returns one of one's bundles, or what has arrived of it."""
+    """Returns one of your bundles, complete or partial."""
     return _view(library.find(services.store, caller.name, sha256))
 
 
@@ -162,7 +162,7 @@ def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> Bund
 @router.get("/bundles/{sha256}/content", **DOWNLOAD)
 @in_turns
 def download_bundle(request: Request, services: ServicesDep, caller: JobReader, sha256: Sha256) -> Response:
-    """Sends the tar of a complete bundle. Its sha256 is the `ETag`."""
+    """Downloads the tar of a complete bundle. The `ETag` is its sha256."""
     bundle = library.find_complete(services.store, caller.name, sha256)
     if bundle is None:
         raise NotFound(f"there is no complete bundle {sha256}")
@@ -172,9 +172,7 @@ def download_bundle(request: Request, services: ServicesDep, caller: JobReader, 
 
 @router.put("/bundles/{sha256}/name")
 def name_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256, wanted: NameBody) -> BundleView:
-    """Gives a complete bundle a name, in place of another one of one's own that has it. It is kept as long as it has
-    it.
-    """
+    """Names a complete bundle. Your other bundle with this name loses it. A named bundle is not removed by age."""
     if library.find_complete(services.store, caller.name, sha256) is None:  # its blob may be lost
         raise NotFound(f"there is no complete bundle {sha256}")
     with services.store.write("bundle") as session:
@@ -184,7 +182,7 @@ def name_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256, wanted
 
 @router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))
 def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> None:
-    """Deletes a bundle that no job needs which has not ended, or what has arrived of one."""
+    """Deletes a bundle, complete or partial. A bundle that an unfinished job needs is a `conflict`."""
     library.remove(services.store, sha256, caller=caller)
 
 

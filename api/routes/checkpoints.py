@@ -27,7 +27,7 @@ router = guarded("checkpoints", Unavailable)
 def list_checkpoints(
     services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
 ) -> Page[CheckpointView]:
-    """Lists the job's checkpoints, newest first."""
+    """Lists the checkpoints of a job, newest first."""
     cursor = id_after(after, "ckpt")
     with services.store.read() as session:
         listed = checkpoints.list_checkpoints(session, job_id, caller=caller, limit=limit, after=cursor)
@@ -37,9 +37,10 @@ def list_checkpoints(
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
 @in_turns
 def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> CheckpointView:
-    """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`.
+    """Returns one checkpoint.
 
-    With the id of a sweep in place of a job's, `best` is that of its best trial, here and in the downloads.
+    You may give the id of a sweep as the job's id: `best` is then the best checkpoint of its best trial. This holds for
+    downloads too.
     """
     with services.store.read() as session:
         named = checkpoints.find_named(session, job_id, ref, caller=caller)
@@ -50,9 +51,9 @@ def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: s
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
 @in_turns
 def download_checkpoint(request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str) -> Response:
-    """Sends the checkpoint's `state.pt`, or the file that was captured. Its sha256 is the `ETag`.
+    """Downloads a checkpoint: its `state.pt`, or its only file. The `ETag` is the file's sha256.
 
-    Of a checkpoint in several files it is a tar of all.
+    A checkpoint of several files without a `state.pt` is sent as a tar.
     """
     return _send(request, services, caller, job_id=job_id, ref=ref, path=None)
 
@@ -63,7 +64,7 @@ def download_checkpoint(request: Request, services: ServicesDep, caller: FileRea
 def download_file(
     *, request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str, path: str
 ) -> Response:
-    """Sends any file of the checkpoint, by its listed path. A browser shows a `.png`, and saves other files."""
+    """Downloads one file of a checkpoint by its path. A browser shows a `.png` and saves other files."""
     return _send(request, services, caller, job_id=job_id, ref=ref, path=path)
 
 

@@ -52,10 +52,10 @@ router = guarded("cluster")
 UsersBody = Annotated[WorkerUsers, json_body(WorkerUsers, example={"users": ["alice"]})]
 _SCHEMA: dict[int | str, dict[str, Any]] = {
     200: {"model": dict[str, Any], "headers": headers("ETag")},
-    304: {"description": "The caller has this answer already", "headers": headers("ETag")},
+    304: {"description": "The answer has not changed", "headers": headers("ETag")},
 }
 _DRAINED: dict[int | str, dict[str, Any]] = {
-    200: {"model": WorkerView | StopView, "description": "The worker; with `dry_run`, what the drain would cost"},
+    200: {"model": WorkerView | StopView, "description": "The worker; with `dry_run`, the work that would be lost"},
     **problems(Unavailable, Forbidden),
 }
 
@@ -71,9 +71,11 @@ def get_spec_schema(
     request: Request,
     caller: JobReader,
     *,
-    of: Annotated[Literal["job", "sweep"], Query(description="`sweep`: what a sweep has around its job spec")] = "job",
+    of: Annotated[
+        Literal["job", "sweep"], Query(description="`sweep`: the schema of a sweep instead of a job spec")
+    ] = "job",
 ) -> Response:
-    """Returns the JSON schema of a whole job spec, for each trainer, or that of a sweep. All its defaults are valid."""
+    """Returns the JSON schema of a job spec, or of a sweep. All its defaults are valid."""
     return etags.answer(request, _spec_schema(of), media_type="application/json")
 
 
@@ -82,7 +84,7 @@ def get_spec_schema(
 def list_workers(
     services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterWorker = None
 ) -> Page[WorkerView]:
-    """Lists hosts and their devices, and the job that holds each."""
+    """Lists the workers, their devices, and the job on each device."""
     cursor = id_after(after, "wrk")
     with services.store.read() as session:
         rows = workers.list_workers(session, limit=limit, after=cursor)
@@ -92,7 +94,7 @@ def list_workers(
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
 @in_turns
 def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> WorkerView:
-    """Returns one host and its devices."""
+    """Returns one worker and its devices."""
     _check_id(worker_id)
     with services.store.read() as session:
         facts = workers.find_worker(session, worker_id)
@@ -106,13 +108,16 @@ def get_worker_history(
     services: ServicesDep,
     caller: ClusterReader,
     worker_id: str,
-    begins: Annotated[Instant | None, Query(alias="from", description="default: an hour ago (RFC 3339)")] = None,
-    ends: Annotated[Instant | None, Query(alias="to", description="default: now (RFC 3339)")] = None,
-    max_points: Annotated[int, Query(ge=2, le=3000, description="the most slots of time")] = 1000,
+    begins: Annotated[
+        Instant | None, Query(alias="from", description="start of the period (RFC 3339); default: one hour ago")
+    ] = None,
+    ends: Annotated[Instant | None, Query(alias="to", description="end of the period (RFC 3339); default: now")] = None,
+    max_points: Annotated[int, Query(ge=2, le=3000, description="maximum number of time slots")] = 1000,
 ) -> WorkerHistoryView:
-    """Returns how the host's devices were used: by 5 s for an hour, by minute for a day, by 15 minutes for 30 days.
+    """Returns the utilization of a worker's devices over time.
 
-    More than `max_points` slots are merged into longer ones.
+    Slots are 5 seconds long for the last hour, one minute for a day, and 15 minutes for 30 days. More than `max_points`
+    slots are merged into longer ones.
     """
     _check_id(worker_id)
     first, last = (None if time is None else int(time.timestamp()) for time in (begins, ends))
@@ -123,7 +128,7 @@ def get_worker_history(
 
 @router.post("/workers/{worker_id}/drain", responses=_DRAINED)
 def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str, dry_run: DryRun = False) -> Response:
-    """Stops the worker from taking jobs. Its running jobs are asked to save, and return to the queue, uncounted."""
+    """Drains a worker: it takes no more jobs. Running jobs save and return to the queue; this uses up no restart."""
     if dry_run:
         _check_id(worker_id)
         with services.store.read() as session:
@@ -133,13 +138,13 @@ def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str, d
 
 @router.post("/workers/{worker_id}/undrain", responses=problems(Unavailable, Forbidden))
 def undrain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) -> WorkerView:
-    """Lets the worker take jobs again."""
+    """Ends a drain: the worker takes jobs again."""
     return _set_drain(services, caller, worker_id, drain=False)
 
 
 @router.put("/workers/{worker_id}/users", responses=problems(Unavailable, Forbidden))
 def set_worker_users(services: ServicesDep, caller: ClusterWriter, worker_id: str, change: UsersBody) -> WorkerView:
-    """Has the worker take the jobs of these users only; null: of all. Jobs that run there go on."""
+    """Restricts a worker to the jobs of these users; null allows all. Running jobs continue."""
     _check_id(worker_id)
     with services.store.write("team") as session:
         worker = workers.set_users(session, worker_id, change.users, caller=caller)
@@ -151,12 +156,11 @@ def set_worker_users(services: ServicesDep, caller: ClusterWriter, worker_id: st
 def list_queue(
     services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterQueueEntry = None
 ) -> QueuePage:
-    """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
+    """Lists the queued jobs in queue order, each with the reason why it waits.
 
-    The highest priority is first, then the earliest submission less its owner's credit: up to 72 hours, for who has
-    used little of late. Jobs of owners who hold all that their quotas allow are last. A job that fits may start before
-    an earlier one that does not.
-    Another user's private job is shown without id, name and reason.
+    The highest priority is first. Within a priority, the earliest submission is first, minus the owner's credit: up to
+    72 hours for an owner with little recent usage. Jobs of owners at their quota are last. A job that fits may start
+    before an earlier one that does not. Another user's private job has no id, name or reason.
     """
     cursors = QueueCursors(services.access.token)
     begin = cursors.read(after)

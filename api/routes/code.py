@@ -30,9 +30,9 @@ def list_code(
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
-    digests: Annotated[bool, Query(description="with the sha256 of files up to 256 KiB")] = False,
+    digests: Annotated[bool, Query(description="also answer the sha256 of files up to 256 KiB")] = False,
 ) -> Parts[CodeView]:
-    """Lists the files of the bundle that the job runs, up to 5,000. `note` says why there are none."""
+    """Lists up to 5,000 files of the job's uploaded code. If there are none, `note` has the reason."""
     bundle = _find_bundle(services, job_id, caller)
     if isinstance(bundle, str):
         return CodeView(sha256=None, note=bundle, files=[], total=0)
@@ -42,7 +42,7 @@ def list_code(
 @router.get("/jobs/{job_id}/code/{path:path}", response_class=Response, responses=TEXT_FILE)
 @in_turns
 def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: str) -> Parts[Response]:
-    """Sends the text of one file of the job's code, of at most 256 KiB and in UTF-8."""
+    """Sends the text of one file of the job's code. The file must be UTF-8 and at most 256 KiB."""
     bundle = _find_bundle(services, job_id, caller)
     if isinstance(bundle, str):
         raise NotFound(bundle)
@@ -53,7 +53,7 @@ def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: st
 @router.get("/jobs/{job_id}/packages")
 @in_turns
 def show_packages(*, services: ServicesDep, caller: JobReader, job_id: str) -> PackagesView:
-    """Returns the packages that were installed where the job runs, as rank 0 reported them after its first step."""
+    """Returns the installed packages, as rank 0 reported them after its first step."""
     with services.store.read() as session:
         packages = code.find_packages(session, job_id, caller=caller)
     if packages is None:

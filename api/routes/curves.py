@@ -32,28 +32,39 @@ def get_curves(
     services: ServicesDep,
     caller: JobReader,
     job: Annotated[
-        list[Annotated[str, Field(max_length=100)]], Query(min_length=1, max_length=50, description="these jobs")
+        list[Annotated[str, Field(max_length=100)]], Query(min_length=1, max_length=50, description="ids of the jobs")
     ],
-    key: Annotated[list[MetricKey] | None, Query(max_length=200, description="these series of each job")] = None,
-    smooth: Annotated[float, Query(ge=0, lt=1, description="weight of the past in the moving average; 0: none")] = 0,
+    key: Annotated[
+        list[MetricKey] | None,
+        Query(max_length=200, description="metrics to return for each job; default: none, only the list of metrics"),
+    ] = None,
+    smooth: Annotated[
+        float, Query(ge=0, lt=1, description="weight of earlier points in the moving average; 0: no average")
+    ] = 0,
     smooth_points: Annotated[
         int | None,
         Query(
-            ge=1, le=1_000_000, description="the points of a curve for which `smooth` is the weight; default: of any"
+            ge=1,
+            le=1_000_000,
+            description="number of points for which `smooth` is the weight; a curve with more "
+            "or fewer points gets a weight that looks as smooth. Default: every "
+            "curve gets `smooth`",
         ),
     ] = None,
-    max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most places of each curve")] = 1500,
+    max_points: Annotated[
+        int, Query(ge=2, le=MAX_POINTS, description="maximum number of points or buckets in each curve")
+    ] = 1500,
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
-    attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
-    hidden: Annotated[bool, Query(description="also what later attempts hide")] = False,
+    attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only points of this attempt")] = None,
+    hidden: Annotated[bool, Query(description="also points that a later attempt logged again")] = False,
 ) -> Parts[bytes]:
-    """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.
+    """Lists the metrics of up to 50 jobs, and returns the curves of the metrics that `key` names.
 
-    A curve of more than `max_points` is divided into buckets of equally many points, nearly so if it has more than
-    200,000: then its average is one of neighbours, too. With `smooth_points`, the average of a longer curve is one of
-    more points, so that both are as smooth to the eye: `smooth` of each curve tells the weight. All curves together
-    have at most 100,000 places. `max_points` in the answer is what that leaves to each.
+    A curve with more than `max_points` points is divided into buckets of equally many points. Above 200,000 points,
+    bucket sizes and averages are approximate. With `smooth_points`, long and short curves look equally smooth: `smooth`
+    of each curve is its weight. All curves together have at most 100,000 points or buckets; `max_points` in the answer
+    is the limit of each curve.
     """
     keys = tuple(dict.fromkeys(key or ()))
     where = PointFilter(keys=keys, attempt=attempt, tails=hidden)

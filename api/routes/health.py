@@ -26,9 +26,9 @@ _NO_ANSWER = "does not answer"
 _log = logging.getLogger(__name__)
 
 
-@router.get("/healthz")
+@router.get("/healthz", summary="Check liveness")
 async def is_alive() -> HealthView:
-    """Answers if the process runs. Checks nothing else."""
+    """Answers while the process runs. Checks nothing else."""
     return HealthView()
 
 
@@ -37,10 +37,12 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/readyz", responses=_NOT_READY)
+@router.get("/readyz", summary="Check readiness", responses=_NOT_READY)
 def is_ready(services: ServicesDep, response: Response) -> ReadyView:
-    """Checks the database and Redis. Without Redis it is `degraded`: jobs start later. So it is where Redis forbids its
-    user what is needed, and `redis` then says what to add. Without the database it is `unavailable` (503).
+    """Checks the database and Redis.
+
+    `degraded`: Redis is away, and jobs start later; or Redis denies a command, and `redis` names the rule to add.
+    `unavailable` (503): the database is away.
     """
     database = _state("the database", lambda: _check_database(services.store))
     redis = _state("redis", services.store.queue.check)
@@ -58,7 +60,7 @@ def is_ready(services: ServicesDep, response: Response) -> ReadyView:
 )
 @in_turns
 def read_figures(request: Request, caller: FiguresReader) -> Response:
-    """Returns metrics as text for Prometheus: requests, jobs, devices, leases, this process. Needs no database."""
+    """Returns the service's metrics as Prometheus text. Works without the database."""
     registry: CollectorRegistry = request.app.state.registry
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 

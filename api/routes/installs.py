@@ -23,7 +23,7 @@ _FILE: dict[int | str, dict[str, Any]] = {
 
 @router.get("/install")
 def list_install_files(services: ServicesDep) -> InstallView:
-    """Names the files that give another machine exactly this version, and their digests."""
+    """Lists the files that install this exact version on another machine, with their sha256."""
     made = services.installs.get()
     return InstallView(
         version=made.version,
@@ -36,7 +36,7 @@ def list_install_files(services: ServicesDep) -> InstallView:
 
 @router.get("/install/{sha256}/{name}", response_class=Response, responses=_FILE)
 def get_install_file(services: ServicesDep, sha256: str, name: str) -> Response:
-    """Returns one of these files. Its address has its digest, so that it may be kept for ever."""
+    """Downloads one of these files. Its address has its sha256, so a cache may keep it forever."""
     file = services.installs.get().find(sha256, name)
     if file is None:
         raise NotFound("there is no such file: the service has another version since")

@@ -65,11 +65,11 @@ _CHANGED: dict[int | str, dict[str, Any]] = {200: {"model": JobView}, **problems
 _ASKED: dict[int | str, dict[str, Any]] = {202: {"model": JobView}, **problems(Conflict)}
 _STOPPED: dict[int | str, dict[str, Any]] = {
     **_ASKED,
-    200: {"model": StopView, "description": "With `dry_run`: what the stop would cost"},
+    200: {"model": StopView, "description": "With `dry_run`: the work that would be lost"},
 }
 _JOB: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "headers": headers("ETag")},
-    304: {"description": "The caller has this answer already", "headers": headers("ETag")},
+    304: {"description": "The answer has not changed", "headers": headers("ETag")},
 }
 
 
@@ -83,36 +83,40 @@ def list_jobs(
     sort: Annotated[
         Sort,
         Query(
-            description="times newest first, `priority` highest first, others from A to Z; or the name of a column that"
-            " has a dot or a colon: numbers, then texts, then no value. A leading `-` reverses",
+            description="times sort newest first, `priority` highest first, the others A to Z. A column with a dot "
+            "or a colon in its name sorts numbers first, then texts, then missing values. A leading `-`"
+            " reverses the order",
         ),
     ] = "created",
     counts: Annotated[
-        bool, Query(description="also count the jobs of each state, for the filter without `state`")
+        bool, Query(description="also count the jobs in each state; the counts ignore the filter `state`")
     ] = False,
     group_by: Annotated[
         GroupBy | None,
         Query(
-            description="`label:KEY`, `sweep`, or a path into the spec: also count the jobs of each of its values, with"
-            " the spread of each of the `columns`",
+            description="`label:KEY`, `sweep`, or a path into the spec: also answer one group for each value, with "
+            "its count of jobs and the mean, deviation, minimum and maximum of each of the `columns`",
         ),
     ] = None,
     in_group: Annotated[
-        GroupKey | None, Query(description="the `key` of a group of `group_by`: list its jobs, without the groups")
+        GroupKey | None, Query(description="the `key` of a group of `group_by`: list only the jobs of this group")
     ] = None,
     columns: Annotated[
         list[ColumnName] | None,
         Query(
             max_length=MOST_COLUMNS,
-            description="each row also has these values: a path into the spec such as `config.optimizer.lr`,"
-            " `metric:KEY:FIGURE` (`best`: at the best checkpoint, `last`, `min`, `max`), `label:KEY`, `sweep`, or"
-            " `notes`, their first line",
+            description="values to add to each row: a path into the spec, such as `config.optimizer.lr`; "
+            "`metric:KEY:FIGURE`, where FIGURE is `last`, `min`, `max`, or `best` (at the best "
+            "checkpoint); `label:KEY`; `sweep`; or `notes` (their first line)",
         ),
     ] = None,
     limit: Limit = 100,
     after: AfterJob = None,
 ) -> Parts[bytes]:
-    """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
+    """Lists jobs, newest first.
+
+    A row has no spec, model card or notes. Request the job itself to read them.
+    """
     shown = {name: parse_column(name) for name in columns or ()}
     by = None if group_by is None else parse_column(group_by)
     if in_group is not None and by is None:
@@ -150,19 +154,17 @@ def list_jobs(
 @router.get("/jobs/columns", response_model=ColumnsView)
 @in_turns
 def list_columns(services: ServicesDep, caller: JobReader, where: Annotated[JobQuery, Query()]) -> Parts[ColumnsView]:
-    """Lists the columns that a table of these jobs may have: what the newest 500 of them have."""
+    """Lists the columns that the newest 500 of these jobs have values for."""
     return present.known_columns((yield from table.find_columns(services.store, where, caller=caller)))
 
 
 @router.post("/jobs/actions", response_model=ActionsView)
 @writes_in_turns
 def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -> Parts[ActionsView]:
-    """Cancels, pauses, resumes, deletes, archives, labels or stars many jobs: those with `ids`, or those that a filter
-    matches.
+    """Does one action on many jobs: cancel, pause, resume, delete, archive, label or star.
 
-    Each job is changed by itself, as the action on one job does; what is refused leaves the others as they are. A
-    filter finds only jobs on which the action would do something. At most 1,000 jobs a request: repeat it while the
-    answer says `more`.
+    Select the jobs by `ids` or by a `filter`. A filter selects only jobs that the action would change. A refused job
+    does not stop the others. One request changes at most 1,000 jobs: repeat it while `more` is true.
     """
     chosen = wanted.ids if "ids" in wanted.model_fields_set else wanted.filter
     result = yield from actions.act(
@@ -195,12 +197,15 @@ async def get_job(
     services: ServicesDep,
     caller: JobReader,
     job_id: JobId,
-    wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for a change")] = 0,
+    wait: Annotated[
+        float, Query(ge=0, le=60, allow_inf_nan=False, description="maximum seconds to wait for a change")
+    ] = 0,
     after_version: Annotated[
-        int | None, Query(ge=0, lt=2**31, description="the version that you know; if left out, the present one")
+        int | None,
+        Query(ge=0, lt=2**31, description="wait until `version` is above this number; default: the current version"),
     ] = None,
 ) -> Response:
-    """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
+    """Returns a job. With `wait`, answers when its version rises above `after_version`, or when the wait is over."""
     if wait:
         async with services.access.open_streams.open(caller.key):
             await waiting.for_version(services.access, services.live, caller, job_id, above=after_version, seconds=wait)
@@ -210,10 +215,9 @@ async def get_job(
 
 @router.patch("/jobs/{job_id}", responses=_CHANGED)
 def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: PatchBody) -> Response:
-    """Changes the name, the labels, the notes, who sees the job, whether it is archived or, while it is queued, the
-    priority.
+    """Changes the name, labels, notes, visibility or archived flag of a job, or the priority of a queued one.
 
-    Fields that are left out do not change. `labels` replaces all labels.
+    Omitted fields do not change. `labels` replaces all labels.
     """
     with services.store.write("change") as session:
         job = requests.change(session, job_id, patch, caller=caller)
@@ -225,14 +229,12 @@ def cancel_job(
     services: ServicesDep,
     caller: JobWriter,
     job_id: JobId,
-    now: Annotated[
-        bool, Query(description="kill a running job without waiting for a checkpoint, also one that stops already")
-    ] = False,
+    now: Annotated[bool, Query(description="kill a running or stopping job at once, without a checkpoint")] = False,
     dry_run: DryRun = False,
 ) -> Response:
-    """Cancels a waiting job at once; asks a running one to save a checkpoint and stop.
+    """Cancels a waiting job at once. Asks a running job to save a checkpoint and stop.
 
-    An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
+    An operator cancels other users' private jobs by `POST /v1/jobs/actions` with `ids` and `now`.
     """
     if dry_run:
         with services.store.read() as session:
@@ -246,7 +248,7 @@ def cancel_job(
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=_STOPPED)
 def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId, dry_run: DryRun = False) -> Response:
-    """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
+    """Pauses a waiting job at once. Asks a running job to save a checkpoint, stop, and release its devices."""
     if dry_run:
         with services.store.read() as session:
             price = stop.price_stop(session, "pause", job_id, caller=caller)
@@ -258,7 +260,7 @@ def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId, dry_run: 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=_ASKED)
 def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: ResumeBody) -> Response:
-    """Queues a paused job again. It continues from its newest checkpoint."""
+    """Queues a paused job again. The job resumes from its newest checkpoint."""
     with services.store.write("resume") as session:
         job = requests.ask(session, "resume", job_id, caller=caller, devices=wanted.devices)
     return _answer(job, caller, status=202)
@@ -266,7 +268,7 @@ def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
 def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
-    """Deletes a job that has ended, and everything that it stored: events, metrics, logs and checkpoints."""
+    """Deletes a finished job and everything that it stored: events, metrics, logs, files and checkpoints."""
     with services.store.write("delete") as session:
         requests.act(session, "delete", job_id, caller=caller)
     return Response(status_code=204, background=BackgroundTask(collect_garbage, services))
@@ -277,7 +279,7 @@ def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Respo
 def list_events(
     services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[EventView]:
-    """Lists the job's events with a `seq` above `after`, in order. A page has at most 8 MiB of them."""
+    """Lists the events of a job with a `seq` above `after`, in order. A page has at most 8 MiB."""
     seq = number_after(after)
     with services.store.read() as session:
         listed = events.list_events(session, job_id, caller=caller, after=seq, limit=limit)

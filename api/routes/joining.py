@@ -37,9 +37,9 @@ NewCodeBody = Annotated[NewCode, json_body(NewCode, example={"kind": "worker", "
 
 @router.post("/codes", status_code=201, responses=problems(NotFound, Conflict))
 def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody) -> NewCodeView:
-    """Makes a code by which a machine becomes a worker, or a user logs in: once, within ten minutes.
+    """Makes a one-time code for a new worker or a new user. It is valid for ten minutes.
 
-    The code has the fingerprint of the service's certificate, which who joins checks before it is sent.
+    The code has the fingerprint of the service's certificate. The joining machine checks it before it sends the code.
     """
     with services.store.write("team") as session:
         made = join_codes.make(session, new.kind, new.name, users_of=new.users, caller=caller)
@@ -55,10 +55,10 @@ def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody)
 
 @router.post("/join", responses=problems(Conflict))
 async def join(request: Request, services: ServicesDep, sent: JoiningBody) -> JoinedView:
-    """Ends a code, and answers the token of the worker or the user that it is for. Needs no token.
+    """Exchanges a join code for a token of a worker or a user. Needs no token.
 
-    `code` is what stands behind the last dot of the code. The same `key` may send it again: the token of the earlier
-    answer ends.
+    Send as `code` the part after the last dot. A machine may repeat the request with the same `key`: it gets a new
+    token, and the earlier one ends.
     """
     nobody = stranger(request, services.access)
     try:
@@ -70,13 +70,13 @@ async def join(request: Request, services: ServicesDep, sent: JoiningBody) -> Jo
 
 @router.get("/worker")
 async def get_own_worker(services: ServicesDep, worker_id: RemoteWorker) -> OwnWorkerView:
-    """Answers which worker a worker's token is of."""
+    """Returns the worker that a worker's token belongs to."""
     return OwnWorkerView(worker_id=worker_id)
 
 
 @router.delete("/workers/{worker_id}", status_code=204, responses=problems(NotFound, Conflict))
 def remove_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) -> None:
-    """Removes a remote worker: its token ends at once, and its jobs return to the queue. Also one that is lost."""
+    """Removes a remote or lost worker. Its token ends at once, and its jobs return to the queue."""
     if not is_id(worker_id, "wrk"):
         raise NotFound(f"there is no worker {worker_id[:100]!r}")
     with services.store.write("drain") as session:

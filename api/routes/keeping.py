@@ -19,9 +19,9 @@ KeepBody = Annotated[NewKeep, json_body(NewKeep, example={"paths": ["results/"]}
 
 @router.post("/jobs/{job_id}/keep", status_code=202)
 def keep_files(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: KeepBody) -> KeepView:
-    """Asks the worker on whose host the job's working folder is to store files and folders of it by their paths.
+    """Asks the worker to store files and folders of the job's working folder.
 
-    The same request again changes nothing until it is answered.
+    Repeating the request changes nothing until the worker has answered.
     """
     with services.store.write("keep") as session:
         return keeping.ask(session, job_id, wanted.paths, caller)
@@ -30,6 +30,6 @@ def keep_files(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: 
 @router.get("/jobs/{job_id}/keep")
 @in_turns
 def get_keep(services: ServicesDep, caller: JobReader, job_id: JobId) -> KeepView:
-    """Returns the newest such request, to the job's owner and administrators."""
+    """Returns the newest request to store files, to the job's owner or an administrator."""
     with services.store.read() as session:
         return keeping.find_newest(session, job_id, caller)

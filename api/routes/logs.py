@@ -27,14 +27,14 @@ router = guarded("telemetry", Unavailable)
 PART_CHARACTERS = 1 << 20
 
 _Number = Annotated[int, Query(ge=0, lt=2**31)]
-Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]
+Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines with a number below this")]
 
 
 async def _filter(
-    rank: Annotated[_Number | None, Query(description="only this rank's lines")] = None,
-    launcher: Annotated[bool, Query(description="only lines that no rank has written")] = False,
-    attempt: Annotated[_Number | None, Query(description="only this attempt's lines")] = None,
-    stream: Annotated[Literal["stdout", "stderr"] | None, Query(description="only lines of this stream")] = None,
+    rank: Annotated[_Number | None, Query(description="only lines of this rank")] = None,
+    launcher: Annotated[bool, Query(description="only lines of the launcher, not of a rank")] = False,
+    attempt: Annotated[_Number | None, Query(description="only lines of this attempt")] = None,
+    stream: Annotated[Literal["stdout", "stderr"] | None, Query(description="only `stdout` or only `stderr`")] = None,
 ) -> LogFilter:
     return LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
 
@@ -50,15 +50,17 @@ def list_logs(
     caller: JobReader,
     job_id: str,
     where: Where,
-    tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
+    tail: Annotated[
+        int | None, Query(ge=1, le=10_000, description="return this many last lines instead of a page")
+    ] = None,
     limit: Limit = 100,
     after: AfterNumber = None,
     before: Before = None,
 ) -> LogPage:
-    """Lists lines of output, oldest first: those numbered above `after`; with `before`, the newest of those below it;
-    with `tail`, the last of all.
+    """Lists the lines of a job's output, oldest first.
 
-    An answer has at most 8 MiB of them.
+    `after` returns the lines after that number, `before` the newest lines before that number, and `tail` the last
+    lines. An answer has at most 8 MiB.
     """
     line = number_after(after)
     with services.store.read() as session:
@@ -80,17 +82,17 @@ def search_logs(
     caller: JobReader,
     job_id: str,
     where: Where,
-    q: Annotated[str, Query(min_length=1, max_length=500, description="the text, or the expression, to look for")],
-    regex: Annotated[bool, Query(description="`q` is a regular expression in RE2's syntax")] = False,
-    case: Annotated[bool, Query(description="capital and small letters differ")] = False,
+    q: Annotated[str, Query(min_length=1, max_length=500, description="the text or regular expression to find")],
+    regex: Annotated[bool, Query(description="`q` is a regular expression (RE2 syntax)")] = False,
+    case: Annotated[bool, Query(description="match case")] = False,
     limit: Limit = 100,
     after: AfterNumber = None,
     before: Before = None,
 ) -> Parts[LogSearchView]:
-    """Finds lines of output that contain a text, oldest first.
+    """Finds the lines of output that contain a text, oldest first.
 
-    A call ends behind 32 MiB of text, 5,000 stored pieces, 10,000 matches or 2 seconds of a processor. Then `complete`
-    is false: it answers what it has found, perhaps nothing. Send `next` as `after` for the rest.
+    One request stops after 32 MiB of text, 5,000 stored blocks, 10,000 matches or 2 CPU-seconds. Then `complete` is
+    false and `data` may be empty. Send `next` as `after` to continue.
     """
     line = number_after(after)
     pattern = log_search.match_expression(q, case=case) if regex else log_search.match_text(q, case=case)
@@ -119,9 +121,9 @@ async def download_logs(
     reader: ReaderDep,
     job_id: str,
     where: Where,
-    timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,
+    timestamps: Annotated[bool, Query(description="begin each line with its time (UTC)")] = False,
 ) -> StreamingResponse:
-    """Sends the lines that are stored now as a file, as they were written. The connection ends with the token."""
+    """Sends the stored lines as a file, unchanged. The download stops when the token expires or is revoked."""
     read = reader.stream(_file(services, caller, job_id, where, timestamps=timestamps), caller)
     name = str(await anext(read))
     text = while_permitted(cast("AsyncGenerator[bytes]", read), services, caller, job_id)

@@ -37,14 +37,13 @@ def list_media(
     kind: Annotated[list[MediaKind] | None, Query(max_length=len(MediaKind), description="only these kinds")] = None,
     from_step: Annotated[_Step | None, Query(description="only items at or after this step")] = None,
     to_step: Annotated[_Step | None, Query(description="only items at or before this step")] = None,
-    keys: Annotated[bool, Query(description="also say what the job has in all")] = True,
+    keys: Annotated[bool, Query(description="also answer `keys`: all keys, kinds and steps that the job has")] = True,
     limit: Limit = 100,
     after: AfterMedia = None,
 ) -> MediaPage:
-    """Lists what the job shows, by key, step and number. A newer item of the same three replaces an older one.
+    """Lists the media of a job by key, step and number. A newer item replaces one with the same three.
 
-    An answer has at most 2 MiB of them. `keys` says what the job has, whatever was asked for; `keys=false` leaves it
-    out, as it may have many.
+    An answer has at most 2 MiB of items. `keys` lists all keys of the job, whatever the filter; `keys=false` omits it.
     """
     where = MediaFilter([storable(each) for each in key or ()], kind or (), from_step, to_step)
     position = media_after(after)
@@ -63,7 +62,7 @@ def list_media(
 def download_picture(
     *, request: Request, services: ServicesDep, caller: FileReader, job_id: str, media_id: str, part: str
 ) -> Response:
-    """Sends a picture of an item: its `image`, `truth` or `predicted`. It never changes. Its sha256 is the `ETag`."""
+    """Downloads a picture of an item. A picture never changes; its `ETag` is the file's sha256."""
     with services.store.read() as session:
         key, picture = media.find_picture(session, job_id, storable(media_id), storable(part), caller=caller)
     name = f"{key.rpartition('/')[2]}-{part}.{_SUFFIXES[picture.media_type]}"

@@ -38,11 +38,11 @@ ModelPatchBody = Annotated[ModelPatch, json_body(ModelPatch, example={"visibilit
 Text = Annotated[str | None, Query(max_length=100, pattern=NO_NUL)]
 File = Annotated[
     str | None,
-    Query(max_length=MOST_PATH_BYTES, description="a file's path, as it is listed; `state.pt` if it is left out"),
+    Query(max_length=MOST_PATH_BYTES, description="path of the file, as listed; default: `state.pt`"),
 ]
 
 _ADDED: dict[int | str, dict[str, Any]] = {
-    200: {"model": ModelVersionView, "description": "The newest version has this checkpoint already"},
+    200: {"model": ModelVersionView, "description": "The newest version already has this checkpoint"},
     201: {"model": ModelVersionView, "headers": headers("Location")},
     **problems(Conflict, QuotaExceeded, NotFound),
 }
@@ -75,10 +75,10 @@ NumberOrLatest = Annotated[int | None, Depends(_version_or_latest)]
 
 @router.post("/models", status_code=201, responses=_ADDED)
 def add_model_version(services: ServicesDep, caller: JobWriter, sent: NewVersionBody) -> Response:
-    """Keeps a checkpoint of a job that one may read as the next version of one's own model. The first makes the model.
+    """Saves a checkpoint as the next version of your model. The first version creates the model.
 
-    A version never changes, and stays when its checkpoint or its job is removed. The checkpoint that the newest version
-    has makes none: a request that is repeated gets the version that it has made.
+    You must be able to read the checkpoint's job. A version never changes, and stays when its checkpoint or job is
+    deleted. If the newest version already has this checkpoint, the answer is that version (200), so repeating is safe.
     """
     job_id, _, ref = sent.source.partition("/")
     wanted = NewVersion(sent.name, job_id, ref, sent.visibility, services.settings.visibility, caller)
@@ -95,13 +95,13 @@ def list_models(
     *,
     services: ServicesDep,
     caller: JobReader,
-    owner: Annotated[Text, Query(description="only this user's")] = None,
-    name: Annotated[Text, Query(description="exactly this name")] = None,
-    job: Annotated[Text, Query(description="with a version from the job of this id")] = None,
+    owner: Annotated[Text, Query(description="only this user")] = None,
+    name: Annotated[Text, Query(description="only this exact name")] = None,
+    job: Annotated[Text, Query(description="only models with a version from the job with this id")] = None,
     limit: Limit = 100,
     after: AfterModel = None,
 ) -> Page[ModelView]:
-    """Lists the models that one may read, by owner and name, each with its newest version."""
+    """Lists the models that you may read, by owner and name, each with its newest version."""
     where = ModelFilter(owner, name, job)
     with services.store.read() as session:
         listed = models.list_models(session, where, caller=caller, limit=limit, after=model_after(after))
@@ -111,14 +111,14 @@ def list_models(
 @router.get("/models/{owner}/{name}")
 @in_turns
 def get_model(services: ServicesDep, caller: JobReader, model: Name) -> ModelView:
-    """Returns a model with its newest version."""
+    """Returns a model and its newest version."""
     with services.store.read() as session:
         return _model_view(models.find(session, *model, caller=caller))
 
 
 @router.patch("/models/{owner}/{name}")
 def change_model(services: ServicesDep, caller: JobWriter, model: Name, patch: ModelPatchBody) -> ModelView:
-    """Changes who may read a model, as its owner or as an administrator."""
+    """Changes the visibility of a model. Only its owner and administrators may."""
     with services.store.write("model") as session:
         changed = models.share(session, *model, patch.visibility, caller=caller)
     return _model_view(changed)
@@ -126,7 +126,7 @@ def change_model(services: ServicesDep, caller: JobWriter, model: Name, patch: M
 
 @router.delete("/models/{owner}/{name}", status_code=204)
 def delete_model(services: ServicesDep, caller: JobWriter, model: Name) -> None:
-    """Deletes a model with all its versions, as its owner or as an administrator. No number is given again."""
+    """Deletes a model and all its versions. Only its owner and administrators may. Version numbers are never reused."""
     with services.store.write("model") as session:
         models.remove(session, *model, caller=caller)
 
@@ -136,7 +136,7 @@ def delete_model(services: ServicesDep, caller: JobWriter, model: Name) -> None:
 def list_model_versions(
     services: ServicesDep, caller: JobReader, model: Name, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[ModelVersionSummary]:
-    """Lists the versions of a model, newest first, without their cards."""
+    """Lists the versions of a model, newest first, without model cards."""
     before = number_after(after) if after is not None else None
     with services.store.read() as session:
         versions = models.list_versions(session, *model, caller=caller, limit=limit, before=before)
@@ -148,14 +148,14 @@ def list_model_versions(
 def get_model_version(
     services: ServicesDep, caller: JobReader, model: Name, number: NumberOrLatest
 ) -> ModelVersionView:
-    """Returns a version of a model, with its card. `latest` is the newest."""
+    """Returns a version of a model and its model card."""
     with services.store.read() as session:
         return _version_view(models.find_version(session, *model, number, caller=caller))
 
 
 @router.delete("/models/{owner}/{name}/versions/{version}", status_code=204)
 def delete_model_version(services: ServicesDep, caller: JobWriter, model: Name, number: Number) -> None:
-    """Deletes a version, as the model's owner or as an administrator. With its last version, a model is gone."""
+    """Deletes a version. Only the model's owner and administrators may. Deleting the last version deletes the model."""
     with services.store.write("model") as session:
         models.remove(session, *model, number, caller=caller)
 
@@ -172,7 +172,7 @@ def download_model(
     number: NumberOrLatest,
     file: File = None,
 ) -> Response:
-    """Sends a file of a version. Its sha256 is the `ETag`. A browser shows a `.png`, and saves other files."""
+    """Downloads a file of a version. The `ETag` is its sha256. A browser shows a `.png` and saves other files."""
     with services.store.read() as session:
         version = models.find_version(session, *model, number, caller=caller)
     entry = version.main_file if file is None else version.file(storable(file))

@@ -25,22 +25,24 @@ Text = Annotated[str, Query(max_length=300, pattern=NO_NUL)]
 _EXAMPLE = {"name": "alerts", "kind": "webhook", "address": "https://example.com/torchyard", "on": ["job.failed"]}
 NewTargetBody = Annotated[NewTarget, json_body(NewTarget, example=_EXAMPLE)]
 TargetPatchBody = Annotated[TargetPatch, json_body(TargetPatch, example={"on": ["job.failed", "job.warning"]})]
-User = Annotated[Text | None, Query(description="whose; only an administrator may name another user")]
+User = Annotated[Text | None, Query(description="only this user's; only an administrator may name another user")]
 
 
-@router.get("/notifications/targets")
+@router.get("/notifications/targets", summary="List notification channels")
 def list_targets(services: ServicesDep, caller: JobReader, user: User = None) -> Page[TargetView]:
-    """Lists targets by name, one's own or those of `user`, with what waits for them and why it failed last."""
+    """Lists your notification channels by name, each with its waiting messages and last error."""
     owner = _owner(caller, user)
     with services.store.read() as session:
         return Page[TargetView](data=[*targets.list_targets(session, owner)])
 
 
-@router.post("/notifications/targets", status_code=201, responses=problems(Conflict))
+@router.post(
+    "/notifications/targets", summary="Add notification channel", status_code=201, responses=problems(Conflict)
+)
 def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> NewTargetView:
-    """Adds a target. The secret of a webhook is in this answer and nowhere else.
+    """Adds a notification channel. Only this answer has the secret of a webhook.
 
-    Only an administrator may enter an email address, or set `scope: all`.
+    Only an administrator may add an email address or set `scope: all`.
     """
     if Scope.USERS not in caller.scopes and (new.kind == "mail" or new.scope == "all"):
         what = "enter an email address" if new.kind == "mail" else "be notified of the jobs of others"
@@ -59,31 +61,36 @@ def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> 
     return NewTargetView(**target.model_dump(), secret=secret)
 
 
-@router.get("/notifications/targets/{target_id}")
+@router.get("/notifications/targets/{target_id}", summary="Get notification channel")
 def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> TargetView:
-    """Returns a target."""
+    """Returns a notification channel."""
     with services.store.read() as session:
         return targets.find(session, target_id, owner=_own(caller))
 
 
-@router.patch("/notifications/targets/{target_id}")
+@router.patch("/notifications/targets/{target_id}", summary="Change notification channel")
 def change_target(services: ServicesDep, caller: JobWriter, target_id: str, patch: TargetPatchBody) -> TargetView:
-    """Changes what a target is notified of."""
+    """Changes the events and jobs that a notification channel receives."""
     change = facts.TargetChange(kinds=patch.on, jobs=patch.jobs)
     with services.store.write("team") as session:
         return targets.change(session, target_id, change, owner=_own(caller), caller=caller)
 
 
-@router.delete("/notifications/targets/{target_id}", status_code=204)
+@router.delete("/notifications/targets/{target_id}", summary="Delete notification channel", status_code=204)
 def remove_target(services: ServicesDep, caller: JobWriter, target_id: str) -> None:
-    """Removes a target. Messages that wait for it are given up."""
+    """Deletes a notification channel. Its waiting messages are dropped."""
     with services.store.write("team") as session:
         targets.remove(session, target_id, owner=_own(caller), caller=caller)
 
 
-@router.post("/notifications/targets/{target_id}/test", status_code=202, responses=problems(Conflict))
+@router.post(
+    "/notifications/targets/{target_id}/test",
+    summary="Test notification channel",
+    status_code=202,
+    responses=problems(Conflict),
+)
 def try_target(services: ServicesDep, caller: JobWriter, target_id: str) -> MessageView:
-    """Sends a message that only shows whether it arrives. It counts among the 60 of an hour."""
+    """Sends a test message to a notification channel. It counts towards the 60 messages an hour."""
     with services.store.write("team") as session:
         return targets.send_test(session, target_id, owner=_own(caller), caller=caller)
 
@@ -94,12 +101,12 @@ def list_messages(
     *,
     services: ServicesDep,
     caller: JobReader,
-    target: Annotated[Text | None, Query(description="only those to this target, by its id")] = None,
+    target: Annotated[Text | None, Query(description="only messages to the target with this id")] = None,
     user: User = None,
     limit: Limit = 100,
     after: AfterMessage = None,
 ) -> Page[MessageView]:
-    """Lists messages of the last 7 days, newest first: what waits, what was delivered, and what failed."""
+    """Lists the messages of the last 7 days, newest first: waiting, delivered and failed."""
     before = id_after(after, "msg")
     owner = _owner(caller, user)
     with services.store.read() as session:

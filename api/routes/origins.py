@@ -20,23 +20,23 @@ router = guarded("reaches", Conflict)
 OriginBody = Annotated[NewOrigin, json_body(NewOrigin, example={"port": None})]
 
 
-@router.get("/jobs/{job_id}/origins")
+@router.get("/jobs/{job_id}/origins", summary="Check web access to job")
 async def find_origins(request: Request, services: ServicesDep, caller: Reacher, job_id: JobId) -> OriginsView:
-    """Returns whether a browser that sends this request can open a terminal or a port of a job.
+    """Returns whether this browser can open terminals and ports of jobs.
 
-    It can where the operator has set `TORCHYARD_JOB_ORIGINS`, or where it opens the page by a loopback address.
+    It can if the operator has set `TORCHYARD_JOB_ORIGINS`, or if the browser uses a loopback address.
     """
     return OriginsView(is_available=services.origins.address_of("x", request.scope) is not None)
 
 
-@router.post("/jobs/{job_id}/origins", status_code=201)
+@router.post("/jobs/{job_id}/origins", summary="Open terminal or port in browser", status_code=201)
 def open_origin(
     request: Request, services: ServicesDep, caller: Reacher, job_id: JobId, wanted: OriginBody
 ) -> OpenedOriginView:
-    """Makes an address on a host name of its own: for a terminal in a running job of one's own, or for a port of it.
+    """Makes a web address for a terminal or a port of your own running job.
 
-    Only a browser's session may ask for one. The address is good once, for 30 s; then a cookie of that host name opens
-    it for 12 hours at most, and not longer than the session and the attempt last.
+    Only a browser session may do this. The address works once, within 30 seconds. Then a cookie opens it for at most 12
+    hours, and no longer than the session and the attempt last.
     """
     if not caller.session:
         raise Forbidden("addresses are for the sessions of browsers: `torchyard shell` and `forward` need none")

@@ -19,13 +19,13 @@ from torchyard.contract.wire.view import Page
 router = guarded("team", Forbidden, Unavailable)
 
 QuotaBody = Annotated[QuotaPatch, json_body(QuotaPatch, example={"devices": 4, "queued": 100})]
-Resources = Annotated[list[Resource] | None, Query(max_length=20, description="only these; if left out, all")]
+Resources = Annotated[list[Resource] | None, Query(max_length=20, description="only these limits; default: all")]
 
 
 @router.get("/quotas")
 @in_turns
 def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
-    """Lists the quotas of roles and users. A user's own limits replace those of the role."""
+    """Lists the quotas of roles and users. A user's own limit replaces the limit of the role."""
     with services.store.read() as session:
         return Page[QuotaView](data=quotas.list_all(session))
 
@@ -33,7 +33,7 @@ def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
 @router.get("/quotas/users/{name}")
 @in_turns
 def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaView:
-    """Returns what a user may use, and uses: oneself, or for an administrator anyone."""
+    """Returns the limits and the current use of a user. Only an administrator may name another user."""
     if name != caller.name and Scope.USERS not in caller.scopes:
         raise Forbidden("only an administrator may see the quota of another user")
     with services.store.read() as session:
@@ -42,21 +42,21 @@ def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaVie
 
 @router.put("/quotas/users/{name}", status_code=204)
 def set_user_quota(services: ServicesDep, caller: UserManager, name: str, patch: QuotaBody) -> None:
-    """Sets limits of a user. What is left out stays; null is unlimited, whatever the role's limit is."""
+    """Sets limits of a user. Omitted limits stay; null is unlimited, even if the role has a limit."""
     with services.store.write("team") as session:
         quotas.set_limits(session, "user", name, patch.limits, caller=caller)
 
 
 @router.put("/quotas/roles/{role}", status_code=204)
 def set_role_quota(services: ServicesDep, caller: UserManager, role: Role, patch: QuotaBody) -> None:
-    """Sets limits of each user of a role. What is left out stays; null is unlimited."""
+    """Sets the limits of each user with this role. Omitted limits stay; null is unlimited."""
     with services.store.write("team") as session:
         quotas.set_limits(session, "role", role, patch.limits, caller=caller)
 
 
 @router.delete("/quotas/users/{name}", status_code=204)
 def clear_user_quota(services: ServicesDep, caller: UserManager, name: str, resource: Resources = None) -> None:
-    """Removes limits of a user: then those of the role hold."""
+    """Removes limits of a user. The limits of the role apply again."""
     with services.store.write("team") as session:
         quotas.clear(session, "user", name, resource or list(Resource), caller=caller)
 

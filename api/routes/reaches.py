@@ -23,12 +23,11 @@ ReachBody = Annotated[NewReach, json_body(NewReach, example={"kind": "program", 
 
 @router.post("/jobs/{job_id}/reaches", status_code=201)
 def open_reach(services: ServicesDep, caller: Reacher, job_id: JobId, wanted: ReachBody) -> OpenedReachView:
-    """Opens a reach into a running job of one's own: what is asked for is started in its sandbox, once the client and
-    the worker have met at the WebSocket at `url`.
+    """Opens a shell, a program, ports or SSH inside your own running job.
 
-    No token is sent there: both prove by HMAC that they know the secret, which is not sent either. The stream of bytes
-    between them is of no meaning to the service, which keeps nothing of it. The reach ends with the token, the user,
-    the user's role and the attempt.
+    Connect to the WebSocket at `url`. The worker connects there too, and then starts the program in the job's sandbox.
+    No token is sent there: both ends prove by HMAC that they know `secret`. The service stores none of the bytes. The
+    reach ends with the attempt, the token, the user and the user's role.
     """
     with services.store.write("reach") as session:
         opened = reaches.open_reach(
@@ -45,16 +44,16 @@ def open_reach(services: ServicesDep, caller: Reacher, job_id: JobId, wanted: Re
 @router.get("/jobs/{job_id}/reaches")
 @in_turns
 def list_reaches(services: ServicesDep, caller: Reacher, job_id: JobId) -> ReachesView:
-    """Lists the open reaches into a job: to its owner and administrators all, to others their own."""
+    """Lists the open reaches of a job. The owner and administrators see all, others see their own."""
     with services.store.read() as session:
         return ReachesView(data=reaches.list_open(session, job_id, caller=caller))
 
 
-@router.post("/reaches/{reach_id}/meetings", status_code=201)
+@router.post("/reaches/{reach_id}/meetings", summary="Reconnect to reach", status_code=201)
 def meet_again(services: ServicesDep, caller: Reacher, reach_id: str) -> OpenedReachView:
-    """Joins a reach again whose connection was cut, by a further meeting. The one before ends.
+    """Reconnects to a reach after the connection was lost. The previous connection ends.
 
-    What runs in a terminal waits for 12 hours, and other programs for a minute.
+    A program in a terminal waits for 12 hours, other programs for one minute.
     """
     with services.store.write("reach") as session:
         return _opened_view(reaches.meet_again(session, reach_id, caller=caller, login=caller.session))
@@ -62,7 +61,7 @@ def meet_again(services: ServicesDep, caller: Reacher, reach_id: str) -> OpenedR
 
 @router.delete("/reaches/{reach_id}", status_code=204, response_class=Response)
 def end_reach(services: ServicesDep, caller: Reacher, reach_id: str) -> Response:
-    """Ends a reach, and the program that it has started. The job goes on."""
+    """Ends a reach and its program. The job continues."""
     with services.store.write("reach") as session:
         reaches.end(session, reach_id, caller=caller)
     return Response(status_code=204)

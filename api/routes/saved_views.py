@@ -21,16 +21,16 @@ router = guarded("team", Unavailable)
 ViewBody = Annotated[
     NewView, json_body(NewView, example={"name": "failed", "query": "state=failed", "visibility": "team"})
 ]
-Name = Annotated[str, Query(max_length=100, pattern=NO_NUL, description="the name of the view")]
+Name = Annotated[str, Query(max_length=100, pattern=NO_NUL, description="name of the view")]
 Owner = Annotated[
     str | None,
-    Query(max_length=100, pattern=NO_NUL, description="whose view; only an administrator may name another user"),
+    Query(max_length=100, pattern=NO_NUL, description="owner of the view; only an administrator may name another user"),
 ]
 
 
 @router.get("/saved-views")
 def list_saved_views(services: ServicesDep, caller: JobReader) -> Page[SavedViewView]:
-    """Lists one's own views by name, and then those that others keep for the team; at most 500."""
+    """Lists your saved views by name, then the team's; at most 500."""
     with services.store.read() as session:
         listed = saved_views.list_readable(session, caller=caller)
     return Page[SavedViewView](data=[*listed])
@@ -38,13 +38,13 @@ def list_saved_views(services: ServicesDep, caller: JobReader) -> Page[SavedView
 
 @router.put("/saved-views", responses=problems(Conflict))
 def save_view(services: ServicesDep, caller: Account, view: ViewBody) -> SavedViewView:
-    """Keeps a view of one's own, in place of one of its name."""
+    """Saves a view. It replaces your view of the same name."""
     with services.store.write("team") as session:
         return saved_views.put(session, view, caller=caller)
 
 
 @router.delete("/saved-views", status_code=204)
 def delete_saved_view(services: ServicesDep, caller: Account, name: Name, owner: Owner = None) -> None:
-    """Removes a view, as its owner or as an administrator."""
+    """Deletes a view. Only its owner and administrators may."""
     with services.store.write("team") as session:
         saved_views.remove(session, owner or caller.name, name, caller=caller)

@@ -33,7 +33,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 @router.post("/schedules", status_code=201, response_model=ScheduleView, responses=_CREATED)
 def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed: Keyed) -> Response:
-    """Adds a schedule: a job spec with its key `schedule`. The service submits the job each time, for its owner."""
+    """Adds a schedule: a job spec with the key `schedule`. The service submits the job at each scheduled time."""
     if sent.schedule is None:
         raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", "is missing"),))
     spec = within(sent, services.settings.maximums)
@@ -51,11 +51,11 @@ def list_schedules(
     *,
     services: ServicesDep,
     caller: JobReader,
-    owner: Annotated[Text | None, Query(description="only this user's")] = None,
+    owner: Annotated[Text | None, Query(description="only this user")] = None,
     limit: Limit = 100,
     after: AfterSchedule = None,
 ) -> Page[ScheduleSummary]:
-    """Lists the schedules that one may read, newest first. The runs of one are `GET /v1/jobs?schedule=`."""
+    """Lists the schedules that you may read, newest first. `GET /v1/jobs?schedule=ID` lists the runs of one."""
     last = id_after(after, "sch")
     with services.store.read() as session:
         listed = schedules.list_schedules(session, caller=caller, owner=owner, limit=limit, after=last)
@@ -65,20 +65,20 @@ def list_schedules(
 @router.get("/schedules/{schedule_id}", responses=problems(NotFound))
 @in_turns
 def get_schedule(services: ServicesDep, caller: JobReader, schedule_id: str) -> ScheduleView:
-    """Returns a schedule with the spec of its jobs."""
+    """Returns a schedule and the spec of its jobs."""
     with services.store.read() as session:
         return schedules.find(session, schedule_id, caller=caller)
 
 
 @router.patch("/schedules/{schedule_id}", responses=problems(NotFound))
 def change_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str, patch: PatchBody) -> ScheduleView:
-    """Pauses or resumes a schedule, or replaces its times. What was due while it was paused is not made up for."""
+    """Pauses or resumes a schedule, or replaces its times. Runs that were due during the pause are skipped."""
     with services.store.write("change") as session:
         return schedules.change(session, schedule_id, patch, caller=caller)
 
 
 @router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(NotFound))
 def delete_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str) -> None:
-    """Deletes a schedule. Its runs stay."""
+    """Deletes a schedule. The jobs that it submitted stay."""
     with services.store.write("change") as session:
         schedules.remove(session, schedule_id, caller=caller)

@@ -22,7 +22,7 @@ SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "â€
 
 @router.get("/secrets")
 def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]:
-    """Lists the names of one's secrets."""
+    """Lists the names of your secrets. No route returns a value."""
     with services.store.read() as session:
         listed = secrets.list_owned(session, caller.name)
     return Page[SecretView](data=[*listed])
@@ -30,7 +30,7 @@ def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]
 
 @router.put("/secrets/{name}", responses=problems(Conflict))
 def set_secret(services: ServicesDep, caller: SecretOwner, name: str, secret: SecretBody) -> SecretView:
-    """Stores a secret, or its new value. Jobs that start later get it."""
+    """Sets a secret. Jobs that start later get the new value."""
     if re.fullmatch(VARIABLE_NAME, name) is None:
         wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
         raise InvalidRequest("the request is not valid", errors=(wrong,))
@@ -47,7 +47,7 @@ def delete_secret(services: ServicesDep, caller: SecretOwner, name: str) -> None
 
 @router.post("/secrets/rotate")
 def rotate_secrets(services: ServicesDep, caller: UserManager) -> RotationView:
-    """Encrypts every user's secrets with the first key of TORCHYARD_SECRET_KEY or of its file."""
+    """Encrypts all secrets again, with the first key of TORCHYARD_SECRET_KEY or of its file."""
     with services.store.write("team") as session:
         count = secrets.rotate(session, services.store.secret_keys, caller=caller)
     return RotationView(encrypted=count)

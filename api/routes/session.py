@@ -42,10 +42,10 @@ async def _from_here(request: Request) -> None:
 
 @router.post("/session", dependencies=[Depends(_from_here)])
 async def open_session(request: Request, services: ServicesDep, login: LoginBody, response: Response) -> SessionView:
-    """Opens a session for a browser: answers an HttpOnly cookie for a token, or for a login code.
+    """Logs in a browser with a token or a login code. The answer sets an HttpOnly cookie.
 
-    Only a browser on the service's machine may send a code. The cookie alone opens nothing: every request with it sends
-    the `csrf` of the answer as `X-CSRF-Token`.
+    Only a browser on the service's machine may send a login code. Send `csrf` of the answer as `X-CSRF-Token` with
+    every request: the cookie alone is refused.
     """
     principal = await _principal(request, services, login)
     if not isinstance(login, CodeLogin):  # a code was counted when it was made
@@ -70,9 +70,9 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
 
 @router.post("/session/codes", status_code=201)
 async def make_login_code(request: Request, services: ServicesDep, caller: Account) -> LoginCodeView:
-    """Makes a one-time code that opens a session in a browser on the service's machine. It is valid for a minute.
+    """Makes a one-time login code for a browser on the service's machine. It is valid for one minute.
 
-    Only a program on that machine that connects without a proxy may ask for one, with a token.
+    Only a program on that machine may ask for one, with a token and without a proxy.
     """
     check_local(request, services.access)
     if caller.session:
@@ -85,14 +85,14 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
 
 @router.post("/session/codes/check", dependencies=[Depends(_from_here)])
 async def check_login_code(request: Request, services: ServicesDep, login: CodeBody) -> CodeOwnerView:
-    """Answers for whom a login code was made, so that a page can ask before it logs in. The code stays valid."""
+    """Returns the user of a login code, so that a page can ask before it logs in. The code stays valid."""
     owner = await identify_by_code(request, services.access, login.code, ends=False)
     return CodeOwnerView(name=owner.name, role=owner.role)
 
 
 @router.delete("/session", status_code=204, response_class=Response)
 def close_session(services: ServicesDep, caller: Account) -> Response:
-    """Ends the session in which the request is made, if it is made in one."""
+    """Logs out: ends the browser session of this request."""
     response = Response(status_code=204)
     if caller.session:
         with services.store.write("team") as session:
@@ -105,9 +105,9 @@ def close_session(services: ServicesDep, caller: Account) -> Response:
 
 @router.post("/links", status_code=201)
 def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> FileLinkView:
-    """Makes a link to one file of a job or of a model, for a download of a browser, which sends no header.
+    """Makes a link to one file of a job or a model, for a browser download without a header.
 
-    It is good for a minute. It opens what the session may read, and ends with it. A download that has begun goes on.
+    The link works for one minute and ends with the session. A download that has begun continues.
     """
     if not caller.session:
         raise Forbidden("send the token with the download itself: links are for the sessions of browsers")
@@ -119,19 +119,19 @@ def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> F
 async def get_me(
     services: ServicesDep,
     caller: Account,
-    preferences: Annotated[bool, Query(description="also read what the page keeps for the user")] = False,
+    preferences: Annotated[bool, Query(description="also answer the user's preferences for the page")] = False,
 ) -> MeView:
-    """Returns who makes the request, and what they may do."""
+    """Returns the user, role and scopes of this request."""
     if not preferences:
         return _me(caller)
     return await run_in_threadpool(_with_preferences, services, caller)
 
 
-@router.patch("/me/preferences", status_code=204, response_class=Response)
+@router.patch("/me/preferences", summary="Change preferences", status_code=204, response_class=Response)
 def keep_preferences(services: ServicesDep, caller: Account, sent: PreferencesBody) -> Response:
-    """Changes how the caller wants the page to be: the names that are sent, of which null removes one.
+    """Changes the user's preferences for the page. Omitted names stay; null removes a name.
 
-    All of them together are JSON of at most 32 KiB.
+    All preferences of a user have at most 32 KiB as JSON.
     """
     with services.store.write("team") as session:
         kept = users.change_preferences(session, caller.name, sent.preferences)

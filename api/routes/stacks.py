@@ -15,9 +15,9 @@ router = guarded("telemetry", Conflict, Unavailable)
 
 @router.post("/jobs/{job_id}/stacks", status_code=202)
 def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> StacksView:
-    """Asks every rank of a running job where it is: for the Python stacks of its threads. The job goes on.
+    """Asks every rank of a running job for the Python stacks of its threads. The job continues.
 
-    The answer is there some seconds later. A second request before that changes nothing.
+    Read the stacks by `GET` some seconds later. A second request before that changes nothing.
     """
     with services.store.write("stacks") as session:
         return stacks_view(stacks.request(session, job_id, caller))
@@ -26,7 +26,7 @@ def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> S
 @router.get("/jobs/{job_id}/stacks")
 @in_turns
 def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> StacksView:
-    """Returns the newest answer, to the job's owner and administrators. `ranks` is empty while it is not there."""
+    """Returns the newest stacks to the job's owner or an administrator. `ranks` is empty until they arrive."""
     with services.store.read() as session:
         return stacks_view(stacks.read(session, job_id, caller))
 

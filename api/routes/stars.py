@@ -13,7 +13,7 @@ router = guarded("jobs", Unavailable)
 
 @router.put("/jobs/{job_id}/star", status_code=204, response_class=Response)
 def star_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
-    """Stars a job that you may read, so that you find it again. Only you see it."""
+    """Stars a job. Only you see your star."""
     with services.store.write("change") as session:
         stars.set_star(session, job_id, caller, starred=True)
     return Response(status_code=204)

@@ -31,7 +31,7 @@ class EventStream(StreamingResponse):
 
 _LAST_ITEM = "the `id` of the last event that you received"
 _LAST_POSITIONS = "the last `id` that you received"
-_INSTEAD = "the same as `Last-Event-ID`, which takes precedence"
+_INSTEAD = "same as `Last-Event-ID`, which takes precedence"
 
 
 def _header(description: str, pattern: str, *, max_length: int | None = None) -> Any:
@@ -47,12 +47,12 @@ AfterPositions = Annotated[
     str | None,
     Query(
         max_length=3000,
-        description=f"{_INSTEAD}: `JOB:POSITION,JOB:POSITION…`",
+        description=f"{_INSTEAD}. Its form is `JOB:POSITION,JOB:POSITION…`",
         json_schema_extra={"pattern": POSITIONS},
     ),
 ]
 JobIds = Annotated[
-    list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="jobs to watch")
+    list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="ids of the jobs to watch")
 ]
 
 
@@ -66,12 +66,12 @@ async def stream_job(
     after: AfterNumber = None,
     only: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
 ) -> EventStream:
-    """Streams everything that the job has stored, in order, then each new item at once. `end` is the last event.
+    """Streams all stored items of a job in order, then each new item at once (server-sent events).
 
-    Each event but `live` has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition.
-    `live` is the newest text of a line that has no end so far, such as a progress bar, about once a second; nothing
-    stores it. It comes with `only=log` too. A comment is sent after 15 seconds without an event. A stream that ends
-    without `end` was interrupted: connect again. It also ends with the token.
+    The last event is `end`. A stream without `end` was interrupted: connect again with the last `id` as
+    `Last-Event-ID`, and no item is lost or repeated. `live` is the text of an unfinished line, such as a progress bar,
+    at most once a second; it has no `id` and is not stored. `only=log` includes `live`. The service sends a comment
+    after 15 seconds without an event. The stream ends when the token expires or is revoked.
     """
     begun, seen = number_after(after), number_after(last_event_id)
     await services.access.at_once(check_watcher, services.access, caller, job_id)
@@ -96,18 +96,17 @@ async def stream_jobs(
     last_event_id: LastPositions = None,
     after: AfterPositions = None,
 ) -> EventStream:
-    """Streams what several jobs store and that lists have changed, until the caller leaves.
+    """Streams the new items of several jobs and the changes of lists, until you disconnect (server-sent events).
 
-    `ready` comes first, and has the cursor at which the stream begins: for a job that `after` does not name, now.
-    `items` has all that a job has stored since its last one, up to `position`, at most four times a second unless the
-    stream is behind. `live` is the newest text of a line that has no end so far, which nothing stores. `job` is the
-    row of a job that has changed, at first of each that you watch, and with the topic `jobs` of each that you may list.
-    `jobs`, `queue` and `workers` say that a list is to be read again; `jobs` also
-    that a job which you watch was deleted.
+    `ready` comes first and has the cursor. A job that `after` does not name starts now. `items` has the items that a
+    job stored since the previous `items`, at most four times a second. `live` is the text of an unfinished line, and is
+    not stored. `job` is the row of a changed job: first of each job that you watch, and with the topic `jobs` of each
+    job that you may list. `jobs`, `queue` and `workers` tell you to read that list again; `jobs` also tells you that a
+    watched job was deleted.
 
-    Only `ready` and `items` have an `id`: send the last as `Last-Event-ID` to resume without loss or repetition of
-    items. Read your lists again then. A comment is sent after 15 seconds without an event. The stream ends with the
-    token; a job that you may not read any more falls silent.
+    Only `ready` and `items` have an `id`. Connect again with the last `id` as `Last-Event-ID`: no item is lost or
+    repeated. After each `ready`, read your lists again. The service sends a comment after 15 seconds without an event.
+    The stream ends when the token expires or is revoked. It sends nothing about a job that you may no longer read.
     """
     if topic and {"queue", "workers"}.intersection(topic) and Scope.CLUSTER_READ not in caller.scopes:
         raise Forbidden(f"the topics `queue` and `workers` need the scope {Scope.CLUSTER_READ}")

@@ -50,12 +50,12 @@ def validate_spec(
     caller: JobReader,
     sent: SpecBody,
     *,
-    place: Annotated[bool, Query(description="also say what the job would wait for")] = False,
+    place: Annotated[bool, Query(description="also answer what the job would wait for")] = False,
     forecast: AsksForecast = False,
 ) -> Parts[SpecView]:
-    """Returns the spec with every default filled in, or its errors. Nothing is stored.
+    """Checks a job spec and returns it with all defaults. Stores nothing.
 
-    With `place` or `forecast`, secrets, GPUs and targets that are not there are errors, too.
+    With `place` or `forecast`, it also checks that the secrets, GPUs and notification channels exist.
     """
     store, spec = services.store, _within_limits(services, sent)
     if not (place or forecast):
@@ -85,7 +85,7 @@ async def submit_job(
     *,
     forecast: AsksForecast = False,
 ) -> Response:
-    """Submits a job. It is queued when the answer arrives."""
+    """Submits a job. The job is queued when the answer arrives."""
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
     submitted = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
@@ -102,7 +102,7 @@ async def submit_job(
 async def retry_job(
     services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: RetryBody, keyed: Keyed
 ) -> Response:
-    """Submits the spec of a job that has ended as a new job, which goes on from a checkpoint of the old one."""
+    """Submits the spec of a finished job as a new job. The new job resumes from a checkpoint of the old one."""
     if wanted.dev is not None:
         require_within(wanted.dev, services.settings.maximums)
     retry = Retry(job_id, caller, keyed, wanted.from_, devices=wanted.devices, fresh=wanted.fresh, dev=wanted.dev)

@@ -97,7 +97,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 @router.post("/sweeps/validate", response_model=SweepResolved)
 @in_turns
 def validate_sweep(services: ServicesDep, caller: JobReader, sent: SweepBody) -> Parts[SweepResolved]:
-    """Returns the sweep with every default filled in, and how many trials it has, or its errors. Nothing is stored."""
+    """Checks a sweep and returns it with all defaults and its number of trials. Stores nothing."""
     del caller
     spec, _ = yield from _checked(services, sent)
     return SweepResolved(spec=spec, points=spec.size)
@@ -106,7 +106,9 @@ def validate_sweep(services: ServicesDep, caller: JobReader, sent: SweepBody) ->
 @router.post("/sweeps", status_code=201, response_model=SweepView, responses=_CREATED)
 @writes_in_turns
 def submit_sweep(services: ServicesDep, caller: JobWriter, sent: SweepBody, keyed: Keyed) -> Parts[Response]:
-    """Submits a sweep: a job spec, and what varies of it. Its jobs are made while there is room for them."""
+    """Submits a sweep: a job spec and the parameters to vary. The service makes its jobs within `max_parallel` and the
+    quota.
+    """
     spec, first = yield from _checked(services, sent)
     new = NewSweep(spec, caller, services.settings.visibility, keyed)
     with services.store.write("sweeps") as session:
@@ -122,9 +124,9 @@ def list_sweeps(
     *,
     services: ServicesDep,
     caller: JobReader,
-    name: Annotated[Text | None, Query(description="exactly this name")] = None,
-    owner: Annotated[Text | None, Query(description="the owner")] = None,
-    state: Annotated[list[SweepState], Query(max_length=20, description="in any of these states")] = [],  # noqa: B006
+    name: Annotated[Text | None, Query(description="only this exact name")] = None,
+    owner: Annotated[Text | None, Query(description="only this user")] = None,
+    state: Annotated[list[SweepState], Query(max_length=20, description="only these states")] = [],  # noqa: B006
     limit: Limit = 100,
     after: AfterSweep = None,
 ) -> Page[SweepSummary]:
@@ -138,7 +140,7 @@ def list_sweeps(
 @router.get("/sweeps/{sweep_id}")
 @in_turns
 def get_sweep(services: ServicesDep, caller: JobReader, sweep_id: str) -> SweepView:
-    """Returns a sweep, with its best trial so far."""
+    """Returns a sweep and its best trial so far."""
     return _find(services, sweep_id, caller)
 
 
@@ -149,11 +151,11 @@ def list_trials(
     services: ServicesDep,
     caller: JobReader,
     sweep_id: str,
-    sort: Annotated[TrialSort, Query(description="`value`: the best first")] = "value",
+    sort: Annotated[TrialSort, Query(description="`value`: best first; `number`: in order of trial number")] = "value",
     limit: Limit = 100,
     after: AfterNumber = None,
 ) -> Page[TrialView]:
-    """Lists the trials that are made, with their ranks."""
+    """Lists the trials that have a job, with their ranks."""
     before = number_after(after)
     with services.store.read() as session:
         trials = listing.list_trials(session, sweep_id, caller=caller, sort=sort, limit=limit, after=before)
@@ -165,26 +167,26 @@ def list_trials(
 
 @router.post("/sweeps/{sweep_id}/pause", status_code=202, responses=problems(Conflict))
 def pause_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
-    """Makes no more trials, and pauses the jobs that wait or run, one after another."""
+    """Pauses a sweep: it makes no more trials, and pauses its waiting and running jobs one after another."""
     return _ask(services, "pause", sweep_id, caller)
 
 
 @router.post("/sweeps/{sweep_id}/resume", status_code=202, responses=problems(Conflict))
 def resume_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
-    """Resumes a paused sweep and its paused jobs, but not those that wait to be promoted."""
+    """Resumes a paused sweep and its paused jobs. Jobs that wait at a rung stay paused."""
     return _ask(services, "resume", sweep_id, caller)
 
 
 @router.post("/sweeps/{sweep_id}/cancel", status_code=202, responses=problems(Conflict))
 def cancel_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
-    """Makes no more trials, and cancels the jobs that have not ended, one after another."""
+    """Cancels a sweep: it makes no more trials, and cancels its unfinished jobs one after another."""
     return _ask(services, "cancel", sweep_id, caller)
 
 
 @router.post("/sweeps/{sweep_id}/extend", response_model=SweepView, responses=problems(Conflict))
 @writes_in_turns
 def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: ExtensionBody) -> Parts[SweepView]:
-    """Adds trials or points, or changes how many trials run at once. A sweep that has finished begins again."""
+    """Adds trials or points, or changes `max_parallel`. A finished sweep continues."""
     before = _find(services, sweep_id, caller).spec
     wider = extended(before, more)
     yield from _check(services, wider, added_points(before, wider))
@@ -193,7 +195,7 @@ def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: 
 
 @router.post("/sweeps/{sweep_id}/trials/{number}/promote", status_code=202, responses=problems(Conflict, QuotaExceeded))
 def promote_trial(services: ServicesDep, caller: JobWriter, sweep_id: str, number: Number) -> TrialView:
-    """Has a trial go on from its newest checkpoint: one that has ended, or waits at a rung."""
+    """Continues a trial that has ended or waits at a rung. The trial resumes from its newest checkpoint."""
     with services.store.write("sweeps") as session:
         requests.promote(session, sweep_id, number, caller=caller)
     with services.store.read() as session:
@@ -213,9 +215,9 @@ def delete_sweep(
     services: ServicesDep,
     caller: JobWriter,
     sweep_id: str,
-    jobs: Annotated[bool, Query(description="its jobs too, with everything that they stored")] = False,
+    jobs: Annotated[bool, Query(description="also delete its jobs, with everything that they stored")] = False,
 ) -> Parts[Response]:
-    """Deletes a sweep that has ended. Without `jobs`, its jobs stay, as jobs of no sweep."""
+    """Deletes a finished sweep. Its jobs stay without a sweep, unless `jobs` is true."""
     if jobs:
         for _ in requests.delete_jobs(services.store, sweep_id, caller=caller):
             yield

@@ -55,7 +55,7 @@ def list_users(
 
 @router.post("/users", status_code=201, responses=problems(Conflict))
 def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> UserView:
-    """Adds a user. They need a token to do anything."""
+    """Adds a user. Make a token for them next: without one they can do nothing."""
     with services.store.write("team") as session:
         return users.add(session, new.name, new.role, caller=caller)
 
@@ -64,10 +64,10 @@ def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> Us
 async def change_user(
     services: ServicesDep, writer: WriterDep, caller: UserManager, name: str, patch: UserPatchBody
 ) -> UserView:
-    """Changes the role of a user, or disables or enables them.
+    """Changes the role of a user, or disables or enables the user.
 
-    A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`, one
-    after another: repeat it if the connection ends before the answer.
+    The tokens and streams of a disabled user end at once. `jobs: cancel` also cancels the user's jobs, one after
+    another: repeat the request if the connection breaks.
     """
     changed = await run_in_threadpool(_change, services, name, patch, caller)
     if patch.disabled and patch.jobs == "cancel":
@@ -80,11 +80,13 @@ async def change_user(
 def list_tokens(
     services: ServicesDep,
     caller: TokenOwner,
-    user: Annotated[Text | None, Query(description="whose; only an administrator may name another user")] = None,
+    user: Annotated[
+        Text | None, Query(description="only this user's; only an administrator may name another user")
+    ] = None,
     limit: Limit = 100,
     after: AfterToken = None,
 ) -> Page[TokenView]:
-    """Lists tokens, newest first, also expired and revoked ones: one's own, or those of `user`."""
+    """Lists your tokens, newest first, including expired and revoked ones."""
     before = id_after(after, "tok")
     owner = _owner(caller, user)
     with services.store.read() as session:
@@ -94,10 +96,10 @@ def list_tokens(
 
 @router.post("/tokens", status_code=201)
 def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> NewTokenView:
-    """Makes a token. Its text is in this answer and nowhere else.
+    """Makes a token. Only this answer has its text.
 
-    It has no more scopes than the token that is used to make it. One of the same user also ends with that: when it
-    expires or is revoked.
+    It cannot have a scope that the token of the request lacks. A token for the same user ends when the token of the
+    request expires or is revoked.
     """
     owner = _owner(caller, new.user)
     scopes = caller.scopes - {Scope.JOBS_EXEC} if new.scopes is None else frozenset(new.scopes)
@@ -114,7 +116,7 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
 
 @router.delete("/tokens/{token_id}", status_code=204)
 def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> None:
-    """Revokes a token at once, and all that were made with it. Their open streams and browser sessions end."""
+    """Revokes a token and all tokens made with it. Their streams and browser sessions end at once."""
     if not is_id(token_id, "tok"):
         raise NotFound(f"there is no token {token_id[:100]!r}")
     user = None if Scope.USERS in caller.scopes else caller.name
@@ -125,7 +127,7 @@ def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> No
 @router.get("/sessions")
 @in_turns
 def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSessionView]:
-    """Lists the browsers in which one is signed in, the last used first."""
+    """Lists your browser sessions, the last used first."""
     with services.store.read() as session:
         sessions = login.list_sessions(session, caller.name, credential=_credential(services, caller))
     return Page[BrowserSessionView](data=[_session_view(each, current=caller.session) for each in sessions])
@@ -133,7 +135,7 @@ def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSess
 
 @router.delete("/sessions/{session_id}", status_code=204)
 def end_session(services: ServicesDep, caller: TokenOwner, session_id: str) -> None:
-    """Signs one's browser out. Its open streams end, and it shows the login."""
+    """Logs out one of your browsers. Its streams end."""
     credential = _credential(services, caller)
     with services.store.write("team") as session:
         login.end_session(session, session_id, user=caller.name, credential=credential, caller=caller)
@@ -145,20 +147,24 @@ def list_audit(
     *,
     services: ServicesDep,
     caller: Auditor,
-    who: Annotated[Text | None, Query(description="only this user's")] = None,
+    who: Annotated[Text | None, Query(description="only this user")] = None,
     action: Annotated[
-        Text | None, Query(description="only this action, such as `job.cancel`; `job` is all of its kind")
+        Text | None, Query(description="only this action, such as `job.cancel`; `job` selects all actions on jobs")
     ] = None,
-    object: Annotated[Text | None, Query(description="only about this object, such as a job's id")] = None,
-    outcome: Annotated[Text | None, Query(description="only `ok`, or the code of an error")] = None,
-    since: Annotated[Instant | None, Query(alias="from", description="not before this time (RFC 3339)")] = None,
-    until: Annotated[Instant | None, Query(alias="to", description="not after this time (RFC 3339)")] = None,
+    object: Annotated[Text | None, Query(description="only entries about this object, such as a job's id")] = None,
+    outcome: Annotated[Text | None, Query(description="only this outcome: `ok` or an error code")] = None,
+    since: Annotated[
+        Instant | None, Query(alias="from", description="only entries at or after this time (RFC 3339)")
+    ] = None,
+    until: Annotated[
+        Instant | None, Query(alias="to", description="only entries at or before this time (RFC 3339)")
+    ] = None,
     limit: Limit = 100,
     after: AfterNumber = None,
 ) -> Page[AuditView]:
-    """Lists what was done, newest first.
+    """Lists the entries of the audit log, newest first.
 
-    A request looks at 100,000 entries at most: where a filter fits few, a page may be empty and have a `next`.
+    One request reads at most 100,000 entries. With a narrow filter, a page may be empty and still have a `next`.
     """
     before = number_after(after) if after is not None else None
     begins, ends = (None if each is None else microseconds(each) for each in (since, until))

@@ -33,15 +33,19 @@ def get_metrics(
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
-    key: Annotated[list[MetricKey] | None, Query(max_length=1000, description="only these series")] = None,
+    key: Annotated[
+        list[MetricKey] | None, Query(max_length=1000, description="only the metrics with these keys")
+    ] = None,
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
-    max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most points of each series")] = 1500,
-    attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
+    max_points: Annotated[
+        int, Query(ge=2, le=MAX_POINTS, description="maximum number of points in each series")
+    ] = 1500,
+    attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only points of this attempt")] = None,
 ) -> Parts[bytes]:
-    """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket.
+    """Returns the metrics of a job by step. A longer series keeps the minimum and maximum of each bucket.
 
-    All series together have at most 100,000 points. `max_points` in the answer is what that leaves to each.
+    All series together have at most 100,000 points. `max_points` in the answer is the limit of each series.
     """
     where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt, in_points=True)
     with services.store.read() as session:
@@ -66,10 +70,10 @@ def get_metrics(
 def make_log_curves(
     services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: LogCurvesBody
 ) -> Parts[LogCurvesView]:
-    """Makes curves of what an expression finds in the lines that rank 0 of a job has written, once the job has ended.
+    """Makes metrics from numbers in the log of rank 0, once the job has ended. A regular expression finds them.
 
-    A metric that has a curve, whatever its source, stays as it is: the same request again changes nothing. At most
-    64 MiB of lines, 100,000 points and 5 seconds of a processor; `complete` says whether that was all.
+    Existing metrics do not change, so repeating the request is safe. One request reads at most 64 MiB of lines, makes
+    at most 100,000 points and takes at most 5 CPU-seconds. `complete` is false where a limit stopped it.
     """
     curves = yield from LogCurves(job_id, wanted.pattern).make(services.store, caller=caller)
     return LogCurvesView(keys=curves.keys, known=curves.known, points=curves.points, complete=curves.complete)

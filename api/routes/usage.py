@@ -57,20 +57,23 @@ async def list_usage(
     reader: ReaderDep,
     by: Annotated[
         Literal["owner", "label"],
-        Query(description="a row for each user, or for each label of jobs: one's own, for administrators everyone's"),
+        Query(
+            description="`owner`: one row for each user; `label`: one row for each label of your jobs, or of all "
+            "jobs for an administrator"
+        ),
     ] = "owner",
-    days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="up to today, in UTC")] = 30,
-    owner: Annotated[str | None, Query(max_length=300, pattern=NO_NUL, description="only this user's")] = None,
+    days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="number of days, up to today (UTC)")] = 30,
+    owner: Annotated[str | None, Query(max_length=300, pattern=NO_NUL, description="only this user")] = None,
     format: Annotated[
-        Literal["json", "csv"], Query(description="`csv`: a line for each day of each row, of all pages")
+        Literal["json", "csv"], Query(description="`csv`: a file with all pages, one line for each row and day")
     ] = "json",
     limit: Limit = 100,
     after: AfterUsage = None,
 ) -> Response:
-    """Lists what users had of the devices, by name: by day, in the asked days, and in all.
+    """Lists the device-hours of users, by name: for each day, for the period, and in total.
 
-    Attempts that have ended count exactly, also those of deleted jobs and of disabled users; those that run count with
-    what they have had so far. A page has at most 36,600 days, so with many `days` it may have less than `limit` rows.
+    Running attempts count with the time so far. Deleted jobs and disabled users count too. A page has at most 36,600
+    days in all rows, so with many `days` it may have fewer than `limit` rows.
     """
     asked = Asked(by_label=by == "label", owner=_owner(caller, by, owner), days=days)
     cursor, most = usage_after(after), _MOST_FIGURES // days
@@ -84,9 +87,9 @@ async def list_usage(
 @router.get("/usage/disk")
 @in_turns
 def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -> DiskUseView:
-    """Returns what one's own jobs take: bytes that are stored of them, and their working folders on hosts.
+    """Returns the disk use of your jobs: stored bytes, and working folders on hosts.
 
-    Lists the jobs that take most. Folders are as their workers measured them, some minutes ago.
+    The largest jobs come first. Workers measure the folders about once a minute.
     """
     with services.store.read() as session:
         use = folders.read_disk_use(session, caller.name, limit=limit)

@@ -53,7 +53,6 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 
 html_theme = "basic"

@@ -59,7 +59,11 @@ def test_the_first_wheel_has_the_digests_of_the_others_and_each_wheel_those_of_i
     assert [file.sha256 for file in (digests.client, digests.server, digests.lock)] == [
         file.sha256 for file in (made.client, made.server, made.lock)
     ]
-    for file, wanted in ((made.client, "torchyard/cli/join.py"), (made.server, "worker/__main__.py")):
+    for file, wanted in (
+        (made.client, "torchyard/cli/join.py"),
+        (made.client, "torchyard/cli/docs/operating/backup.md"),
+        (made.server, "worker/__main__.py"),
+    ):
         with ZipFile(BytesIO(file.content)) as wheel:
             names = {*wheel.namelist()}
             record = next(name for name in names if name.endswith("/RECORD"))

@@ -20,6 +20,7 @@ import setuptools
 from tests.api.pages import ASSETS, DOCS, build_docs, build_page
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
+from torchyard.cli.topics import topics
 from torchyard.contract.attempts.events import Metric, parse_line
 from torchyard.contract.attempts.records import RankError
 from torchyard.contract.attempts.rundir import Env, RunDir
@@ -142,7 +143,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     """Built from a copy, as setuptools writes into the tree that it builds from."""
     tree = tmp_path_factory.mktemp("tree")
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in (*CLIENT, *SERVER, "deploy"):
+    for name in (*CLIENT, *SERVER, "deploy", "docs"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignore, symlinks=True)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tree)
@@ -175,6 +176,9 @@ def test_a_wheel_and_a_source_distribution_have_all_modules(built: Distributions
         assert {path for path in installed if path.endswith(".py")} == modules
         assert modules <= source
         assert "torchyard/py.typed" in installed or "migrations/script.py.mako" in installed
+        if packages is CLIENT:
+            pages = {str(topic.path.relative_to(ROOT)) for topic in topics().values()}
+            assert pages <= installed & source
         if "api" in packages:
             page = {"api/static/index.html", *(f"api/static/assets/{name}" for name in ASSETS)}
             page |= {f"api/docs/{name}" for name in DOCS}

@@ -10,7 +10,7 @@ from tests.e2e.service import Service
 from torchyard.contract.states import JobState
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
-AFTER = DOCUMENT.partition("\n## After\n")[2].partition("\n## ")[0]
+AFTER = DOCUMENT.partition("\n## Jobs after other jobs\n")[2].partition("\n## ")[0]
 
 
 @pytest.mark.thorough

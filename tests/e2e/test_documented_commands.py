@@ -18,7 +18,7 @@ DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"
 NOT_RUN = {
     "make demo": "its installation and `make up` go on for long: what make starts is run",
     "pip install torchyard": "tests/torchyard/cli/test_own_service.py runs a program without a server",
-    "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of first-hour.md",
+    "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of docs/operating/team.md",
     "torchyard up --host 0.0.0.0": "needs a second machine: tests/torchyard/cli/test_joining.py takes the line",
     "make check": "the developers' own commands, which run these tests",
 }

@@ -1,4 +1,4 @@
-"""The lines of docs/your-program.md for who comes from torchrun and from sbatch, as one types them."""
+"""The lines of docs/your-program.md that replace torchrun, and lines that replace sbatch, as one types them."""
 
 from pathlib import Path
 import re
@@ -15,14 +15,13 @@ import os, sys
 names = ("RANK", "WORLD_SIZE", "NCCL_DEBUG", "TORCHYARD_TRIAL")
 print("found", __name__, *(f"{name}={os.environ[name]}" for name in names if name in os.environ), *sys.argv[1:])
 """
-
-
-def lines(heading: str) -> list[str]:
-    """Returns the five lines of a section."""
-    (block, *_) = blocks(DOCUMENT.partition(f"## {heading}\n")[2], "sh")
-    found = block.splitlines()
-    assert len(found) == 5
-    return found
+IN_PLACE_OF_SBATCH = """
+torchyard run -d --name base --devices 2 --time-limit 2h train.py
+torchyard run -d --name next --after base -- ./job.sh
+torchyard run -d --name many --array 3 train.py
+torchyard wait base next
+torchyard ps -a; torchyard logs next
+"""
 
 
 @pytest.fixture
@@ -46,8 +45,9 @@ def found(said: str) -> list[str]:
     return sorted(re.findall(r"found (?:__main__|job\.sh).*", said))
 
 
-def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, service: Service) -> None:
-    python, two, module, with_options, own = (found(run(line, service, folder)) for line in lines("From torchrun"))
+def test_the_lines_that_replace_torchrun_run_what_those_behind_them_do(folder: Path, service: Service) -> None:
+    lines = blocks(DOCUMENT.partition("## Replace torchrun\n")[2], "sh")[0].splitlines()
+    python, two, module, with_options, own = (found(run(line, service, folder)) for line in lines)
     ranks = [f"found __main__ RANK={rank} WORLD_SIZE=2" for rank in range(2)]
     assert python == ["found __main__ RANK=0 WORLD_SIZE=1 --epochs 3"]
     assert two == [f"{rank} --epochs 3" for rank in ranks]
@@ -56,8 +56,8 @@ def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, ser
     assert own == ranks
 
 
-def test_the_lines_from_sbatch_run_what_those_behind_them_do(folder: Path, service: Service) -> None:
-    said = run("\n".join(lines("From sbatch")), service, folder)
+def test_an_array_and_a_job_after_another_run_as_with_sbatch(folder: Path, service: Service) -> None:
+    said = run(IN_PLACE_OF_SBATCH, service, folder)
     assert found(said) == ["found job.sh"]
     base, later = service.client.get("base"), service.client.get("next")
     assert found("\n".join(line.text for line in base.logs())) == [

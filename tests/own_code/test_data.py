@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_lines_of_the_document_give_a_program_its_data(service: Service, folder: Path) -> None:
-    text = DOCUMENT.read_text().partition("### Data at its place")[2]
+    text = DOCUMENT.read_text().partition("## Bring your data")[2]
     block = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
     assert block is not None
     push, *runs = (shlex.split(line)[1:] for line in block[1].splitlines())

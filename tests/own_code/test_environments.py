@@ -181,7 +181,7 @@ def test_the_lines_of_the_document_run_in_a_persons_environment(
     offering: Service, folder: Path, tmp_path: Path
 ) -> None:
     text = (ROOT / "docs" / "your-program.md").read_text()
-    envs, *runs, command = blocks(text.partition("## With conda\n")[2], "sh")[0].splitlines()
+    envs, *runs, command = blocks(text.partition("## Use your own environment\n")[2], "sh")[0].splitlines()
     assert len(runs) == 3
     (tmp_path / "project" / "mypkg").mkdir(parents=True)
     for program in ("train.py", "mypkg/train.py"):

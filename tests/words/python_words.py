@@ -12,6 +12,8 @@ _NO_SENTENCE = re.compile(
     r"|redis\.call|^local |\\[dswb(]|\(\?[:P]|^\s*(?:import|def) "
 )
 """SQL, the scripts of Redis, patterns and programs."""
+_HELP = re.compile(r"(?!\w+s\b|The\b|Whether\b)")
+"""The help of a command begins with an imperative; what other functions do is for those who read the code."""
 _RAISE = re.compile(r" *raise [\w.]+\(")
 _LOGGED = {"debug", "info", "warning", "error", "exception", "critical"}
 _NOT_READ = {"compile", "text", "write", "read", "failpoint", "TypeVar", "cast"}
@@ -53,7 +55,9 @@ def _said(node: ast.AST, *, helps: bool) -> Iterator[str]:
     body = getattr(node, "body", None)
     docstring = body[0] if isinstance(body, list) and body and _is_text(body[0]) else None
     if helps and docstring is not None and isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-        yield ast.get_docstring(node) or ""
+        text = ast.get_docstring(node) or ""
+        if _HELP.match(text):
+            yield text
     for child in ast.iter_child_nodes(node):
         if not _is_text(child):
             yield from _said(child, helps=helps)

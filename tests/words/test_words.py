@@ -9,14 +9,18 @@ from tests.words.areas import AREAS, ROOT, words_of
 
 SOURCE = '''
 def fetch(path):
-    """Fetches a file.
+    """Fetch a file.
 
-    It waits for it.
+    Wait for it.
     """
     logger.warning("it is late today")
     if not path:
         raise ConfigError(f"{path.name} is not a file", hint="name a file")
     return f"fetched {path} in {seconds:.1f} s, from {'the cache' if cached else hosts[0]}"
+
+
+def where():
+    """Returns the folder of a file."""
 '''
 COMPONENT = """
 <script lang="ts">
@@ -45,7 +49,7 @@ def test_sentences_of_python_are_found() -> None:
     tree = ast.parse(SOURCE)
     assert [*python_words.raised(SOURCE)] == ["{name} is not a file", "name a file"]
     assert [*python_words.said(tree, helps=True)] == [
-        "Fetches a file.\n\nIt waits for it.",
+        "Fetch a file.\n\nWait for it.",
         "fetched {path} in {seconds} s, from {…}",
         "the cache",
     ]

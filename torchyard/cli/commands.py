@@ -30,6 +30,7 @@ EVERYDAY: dict[str, Command] = {
     "models": Command("models:models", "Keep checkpoints as versions of a model."),
     "open": Command("page:open_page", "Open the page of the service in a browser."),
     "login": Command("login:login", "Log in to a server."),
+    "help": Command("topics:show_help", "Show a page of the documentation, or the help of a command."),
 }
 """What everybody needs. It stands first in the help, without a heading of a group."""
 

@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "models": ("torchyard models ls", "torchyard models add digits digits/best", "torchyard models show digits"),
     "open": ("torchyard open", "torchyard open --print"),
     "login": ("torchyard login https://box:8000",),
+    "help": ("torchyard help", "torchyard help sweeps", "torchyard help sweep"),
     "pause": ("torchyard pause digits",),
     "retry": ("torchyard retry digits", "torchyard retry digits --follow"),
     "wait": ("torchyard wait digits", "torchyard wait digits cracks --timeout 2h"),

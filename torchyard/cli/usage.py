@@ -40,13 +40,8 @@ class CommandLine(PlainValues, TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the command that the arguments begin with. `help COMMAND` is `COMMAND --help`."""
-        name, *others = args
-        if name == "help":
-            if others:
-                return self.resolve_command(ctx, [*others, "--help"])
-            typer.echo(ctx.get_help())
-            raise typer.Exit
+        """Returns the command that the arguments begin with."""
+        name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             ctx.fail(f"there is no command {name!r}{_meant(name)}: see `{ctx.command_path} --help`")
         return super().resolve_command(ctx, args)

@@ -16,34 +16,35 @@ Severity = Literal["info", "warning", "error"]
 
 
 class EvidenceView(View):
-    """One fact that shows the cause. The job may have written any text."""
+    """A fact that shows the cause. The job may have written any text."""
 
     kind: EvidenceKind
     text: str
-    line: int | None = Field(default=None, description="the number of that line of the job's log, if it is one")
+    line: int | None = Field(default=None, description="number of the log line; null if the evidence is not a log line")
     rank: int | None = None
 
 
 class AdviceView(View):
-    """What is the matter with a job and what to do. Nothing is claimed without evidence."""
+    """A diagnosis of a job: the problem, its cause, the evidence, and the steps to take."""
 
     headline: str
     cause: str | None = Field(
-        default=None, description="one sentence; null: nothing is wrong, nobody knows what, or the headline says it"
+        default=None,
+        description="the cause in one sentence; null if nothing is wrong, the cause is unknown, or the headline has it",
     )
     evidence: list[EvidenceView] = []
-    steps: list[str] = Field(default=[], description="what to do, the most promising first")
+    steps: list[str] = Field(default=[], description="what to do, the most promising step first")
     severity: Severity = "info"
     metric_pattern: str | None = Field(
         default=None,
-        description="of a job without metrics whose log repeats a number: what finds it, for `metrics.patterns`",
+        description="for a job without metrics: a pattern for `metrics.patterns` that finds a repeated number in "
+        "its log",
     )
     silent_s: int | None = Field(
-        default=None, description="of a running job: seconds since a rank last reported progress; null before the first"
+        default=None,
+        description="seconds since a rank of the running job last reported progress; null before the first report",
     )
-    starts_if: list[StartsIfView] = Field(
-        default=[], description="of a job that waits for devices: changes with which it would start now"
-    )
+    starts_if: list[StartsIfView] = Field(default=[], description="changes with which the waiting job would start now")
 
 
 JUDGED = (DATA_WAIT, RANK_LAG, SLOWEST_RANK)

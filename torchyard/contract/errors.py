@@ -10,7 +10,7 @@ E = TypeVar("E", bound=BaseException)
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing wrong with one field of what was sent."""
+    """An error in one field of the request."""
 
     field: str
     message: str

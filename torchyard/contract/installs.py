@@ -35,7 +35,7 @@ class InstallDigests(Record):
 
 
 class InstallFileView(View):
-    """A file that other machines install, at `/install/SHA256/NAME`."""
+    """An installable file, at `/install/SHA256/NAME`."""
 
     name: str
     sha256: str
@@ -43,7 +43,7 @@ class InstallFileView(View):
 
 
 class InstallView(View):
-    """What other machines install to have exactly the service's version."""
+    """The files that install this exact version on another machine."""
 
     version: str
     first: InstallFileView

@@ -23,11 +23,11 @@ class ScheduleState(StrEnum):
 
 
 class SchedulePatch(Schema):
-    """What can be changed of a schedule. What is left out stays."""
+    """Changes of a schedule. Omitted fields stay."""
 
-    paused: Annotated[bool, Field(description="true: nothing is submitted; false: again, from the next time on")] = (
-        UNSET
-    )
+    paused: Annotated[
+        bool, Field(description="true: submit nothing; false: submit again from the next scheduled time on")
+    ] = UNSET
     schedule: ScheduleKey = UNSET
 
 
@@ -40,7 +40,7 @@ class ScheduledRun(View):
 
 
 class RefusedRun(View):
-    """Why a run was not submitted. `code` is that of the error which its owner would have got."""
+    """Why a scheduled job was not submitted. `code` is the code of the error."""
 
     code: str
     message: str
@@ -48,7 +48,7 @@ class RefusedRun(View):
 
 
 class ScheduleSummary(View):
-    """A schedule as lists show it."""
+    """A schedule, without its spec."""
 
     id: str
     name: str
@@ -57,12 +57,12 @@ class ScheduleSummary(View):
     visibility: Visibility
     schedule: Schedule
     state: ScheduleState
-    status_reason: Reason | None = Field(description="null of an active one")
-    next_at: datetime | None = Field(description="when the next run is due; null unless it is active")
+    status_reason: Reason | None = Field(description="null for an active schedule")
+    next_at: datetime | None = Field(description="time of the next run; null unless the schedule is active")
     last_run: ScheduledRun | None
     skipped: int
     """Times at which no run was submitted, as the one before had not ended."""
-    last_error: RefusedRun | None = Field(description="null once a run is accepted again")
+    last_error: RefusedRun | None = Field(description="error of the last refused run; null after the next accepted run")
     created_at: datetime
 
 

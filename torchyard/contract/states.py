@@ -7,7 +7,7 @@ from torchyard.contract.wire.since311 import StrEnum
 
 
 class JobState(StrEnum):
-    """The state of a job. Only `store.jobs.jobs.transition` writes it."""
+    """The state of a job."""  # only store.jobs.jobs.transition writes it
 
     QUEUED = "queued"  # entered by submit, retry, rescue and resume; left by a worker's claim, a pause or a cancel
     STARTING = "starting"  # entered by a worker's claim; left when every rank's process exists, or the attempt ends
@@ -53,7 +53,7 @@ def sources(target: JobState) -> frozenset[JobState]:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a job or a schedule is in its state: a stable code and a sentence."""
+    """The reason for a state: a stable code and a sentence."""
 
     code: str
     message: str
@@ -61,7 +61,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class DatedReason(Reason):
-    """Why a job or a sweep is in its state, and since when."""
+    """The reason for the state of a job or sweep, and its time."""
 
     since: datetime
 
@@ -79,7 +79,7 @@ WAITING_IN_SLURM = "waiting_in_slurm"
 
 
 class EndReason(StrEnum):
-    """Why an attempt ended, or a job without one. It is also the `error.code` of a job that failed by it."""
+    """Why an attempt ended. A failed job has it as `error.code`."""
 
     COMPLETED = "completed"
     USER_ERROR = "user_error"  # a rank raised, or left with a non-zero exit code

@@ -9,7 +9,7 @@ from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
 
 _DEVICES = Path("/dev")
-_ADVICE = "docs/operating/security.md says what this means, and how a kernel or a container allows it"
+_ADVICE = "docs/operating/isolation.md says what this means, and how to allow it"
 
 
 def check_isolation(isolation: Isolation, needs: HelperNeeds | None = None) -> Finding:

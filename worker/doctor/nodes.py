@@ -97,7 +97,7 @@ def _versions(nodes: Sequence[NodeFacts], expected: Expected) -> Finding:
 
 def _isolation(nodes: Sequence[NodeFacts]) -> Finding:
     refused = [f"{node.host}: {node.no_isolation}" for node in nodes if node.isolation is None]
-    advice = "docs/operating/security.md says what this means, and how a kernel allows it"
+    advice = "docs/operating/isolation.md says what this means, and how to allow it"
     if refused:
         return failed("isolation", "; ".join(refused), advice)
     by_host = {node.host: node.isolation for node in nodes if node.isolation is not None}

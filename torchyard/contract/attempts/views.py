@@ -8,7 +8,7 @@ from torchyard.contract.wire.view import View
 
 
 class AttemptDevice(View):
-    """A device that an attempt held. `index` and `name` are null if its worker does not have it any more."""
+    """A device of an attempt. `index` and `name` are null if the worker no longer has the device."""
 
     worker: str
     index: int | None
@@ -19,7 +19,7 @@ class AttemptDevice(View):
 
 
 class StoppedForView(View):
-    """The job that has taken the place of an attempt. `job_id` and `name` are null if you may not read it."""
+    """The job that preempted an attempt. `job_id` and `name` are null if you may not read it."""
 
     owner: str
     job_id: str | None
@@ -27,7 +27,7 @@ class StoppedForView(View):
 
 
 class AttemptEnvironment(View):
-    """The environment that `config.python` named, as it was when the attempt started."""
+    """The Python environment from `config.python` when the attempt started."""
 
     name: str
     path: str
@@ -42,7 +42,7 @@ class AttemptEnvironment(View):
 
 
 class AttemptView(View):
-    """One run of a job."""
+    """An attempt: one run of a job on its devices."""
 
     number: int
     worker: str

@@ -117,7 +117,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class SharedParts:
-    """Parts of a new tar that follow each other in a complete bundle of the same owner, too."""
+    """Consecutive parts of a new tar that a complete bundle of yours also has in this order."""
 
     index: int
     """The first of them, among those that were asked for."""

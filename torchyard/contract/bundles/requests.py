@@ -18,14 +18,14 @@ _Digest = Annotated[str, Field(pattern=allowing(r"^[0-9a-f]{64}$", "the 64 hexad
 
 
 class NewBundleName(Schema):
-    """What to call a bundle."""
+    """A name for a bundle."""
 
     name: DataName
 
 
 class WantedParts(Schema):
-    """Parts of the tar of a bundle that will be uploaded."""
+    """Parts of a tar that you want to upload."""
 
     parts: Annotated[list[_Digest], Field(min_length=1, max_length=MOST_PARTS_ASKED)] = Field(
-        description="the sha256 of each, in the order of the tar"
+        description="sha256 of each part, in the order of the tar"
     )

@@ -8,7 +8,7 @@ from torchyard.contract.wire.view import View
 
 
 class BundleView(View):
-    """A bundle, or what has arrived of one."""
+    """A bundle, complete or partial."""
 
     sha256: str
     size: int
@@ -25,7 +25,7 @@ class BundleView(View):
 
 
 class FoundParts(View):
-    """Which parts need not be sent."""
+    """The parts that you need not upload."""
 
     data: list[SharedParts]
 
@@ -39,7 +39,7 @@ class CodeFileView(View):
 
 
 class PackagesView(View):
-    """What is installed where rank 0 of the job's newest attempt runs."""
+    """The installed packages of rank 0 in the newest attempt."""
 
     attempt: int | None
     """Null before an attempt has logged its first step, and for programs that do not log."""
@@ -48,7 +48,7 @@ class PackagesView(View):
 
 
 class CodeView(View):
-    """The files of a job's code, by the bytes of their paths."""
+    """The files of a job's code, sorted by path."""
 
     sha256: str | None
     """Of the bundle; null if the code is none."""

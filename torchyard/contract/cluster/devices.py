@@ -12,7 +12,7 @@ from torchyard.contract.wire.codec import Record, cut_at
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceProcess(Record):
-    """A process that holds memory of a device."""
+    """A process that uses memory of a device."""
 
     pid: int
     memory_bytes: int
@@ -44,7 +44,7 @@ class DeviceReport(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class IsolationReport(Record):
-    """What keeps a worker's jobs away from the service and from each other."""
+    """How a worker isolates jobs from the service and from each other."""
 
     level: Literal["off", "basic", "landlock", "strict"]
     """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
@@ -62,8 +62,7 @@ class IsolationReport(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CachesReport(Record):
-    """What a host keeps for the next jobs of each owner, as it was measured last. What was not used for longest goes
-    first."""
+    """The caches of a host, as last measured. The least recently used entries are removed first."""
 
     packages_bytes: int
     """Environments of packages, and what was downloaded for them."""
@@ -75,7 +74,7 @@ class CachesReport(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TroubleReport(Record):
-    """What goes wrong in a worker's own work."""
+    """A problem in the work of a worker."""
 
     work: str
     """Such as `the heartbeat`."""
@@ -95,7 +94,7 @@ EnvironmentKind = Literal["venv", "conda"]
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentReport(Record):
-    """An environment of a worker's host in which jobs may run, as its files say: nothing of it was run."""
+    """A Python environment on a worker in which jobs may run. The worker reads its files and runs nothing in it."""
 
     name: Annotated[str, cut_at(100)]
     path: Annotated[str, cut_at(1000)]
@@ -115,7 +114,7 @@ class EnvironmentReport(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StartsReport(Record):
-    """How a worker starts jobs now."""
+    """How a worker starts jobs."""
 
     mode: Literal["warm", "cold"]
     """`warm`: as forks of a process that has imported torch; `cold`: by torchrun."""
@@ -145,7 +144,7 @@ class StartsReport(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolChoices(Record):
-    """What jobs may ask of a pool's cluster besides devices. Empty: nothing."""
+    """The values that jobs may request from a pool's cluster. An empty list allows none."""
 
     accounts: list[str] = field(default_factory=list)
     qos: list[str] = field(default_factory=list)
@@ -163,7 +162,7 @@ class PoolRules(PoolChoices):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolNodes(Record):
-    """The nodes of a pool that are not down or drained. What they have is that of the smallest one."""
+    """The nodes of a pool that are not down or drained. Sizes are those of the smallest node."""
 
     count: int
     devices: int
@@ -177,7 +176,7 @@ class PoolNodes(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolReport(Record):
-    """A partition of a cluster, whose own scheduler starts jobs on it."""
+    """A pool: a partition of a Slurm cluster. The cluster's scheduler starts the jobs."""
 
     engine: Literal["slurm"] = "slurm"
     partition: str

@@ -8,7 +8,7 @@ from torchyard.contract.wire.view import View
 
 
 class UsageFigures(View):
-    """What was held. An hour of two devices is two device-hours."""
+    """Device use in device-hours. One hour on two devices is two device-hours."""
 
     gpu_hours: float
     cpu_slot_hours: float
@@ -23,7 +23,7 @@ class UsageDay(UsageFigures):
 
 
 class UsageRow(View):
-    """What one user had, in all or in jobs with one label."""
+    """The usage of one user, or of one user's jobs with one label."""
 
     owner: str
     label: str | None
@@ -57,7 +57,7 @@ class FolderView(View):
 
 
 class JobUseView(View):
-    """What one job takes."""
+    """The disk use of one job."""
 
     job_id: str
     name: str
@@ -68,7 +68,7 @@ class JobUseView(View):
 
 
 class DiskUseView(View):
-    """What the jobs of one user take."""
+    """The disk use of one user's jobs."""
 
     stored_bytes: int
     folder_bytes: int

@@ -15,7 +15,7 @@ class TrainerView(View):
 
 
 class HolderView(View):
-    """The job that holds a device, of which another user's private job shows no more than this."""
+    """The job on a device. Another user's private job shows only these fields."""
 
     owner: str
     state: JobState
@@ -49,7 +49,7 @@ class DeviceView(View):
 
 
 class KeptView(View):
-    """The devices of one kind of a worker, which are kept for a waiting job that fits nowhere yet."""
+    """A reservation: devices of a worker that are reserved for a waiting job."""
 
     kind: Literal["cuda", "cpu"]
     owner: str
@@ -59,7 +59,7 @@ class KeptView(View):
 
 
 class PoolView(View):
-    """A partition of a cluster, whose own scheduler starts jobs on it."""
+    """A pool: a partition of a Slurm cluster. The cluster's scheduler starts the jobs."""
 
     engine: Literal["slurm"]
     partition: str
@@ -99,7 +99,7 @@ class WorkerView(View):
 
 
 class DeviceColumns(View):
-    """The use of a device in slots of time, oldest first. A slot without a report is left out; null is not known."""
+    """The utilization of a device by time slot, oldest first. Slots without a report are omitted; null is unknown."""
 
     time: list[float]
     """The beginning of each slot, in seconds since the epoch."""
@@ -123,7 +123,7 @@ class DeviceHistory(View):
 
 
 class HistoryJobView(View):
-    """A job that held a device."""
+    """A job that used a device."""
 
     id: str
     name: str
@@ -131,7 +131,7 @@ class HistoryJobView(View):
 
 
 class WorkerHistoryView(View):
-    """How the devices that a worker has now were used."""
+    """The utilization of a worker's current devices over time."""
 
     worker_id: str
     resolution_seconds: int
@@ -146,7 +146,7 @@ class HealthView(View):
 
 
 class ReadyView(View):
-    """The parts that the service needs. Each is `ok` or says what is wrong."""
+    """The state of the database and of Redis: `ok`, or the problem."""
 
     status: Literal["ok", "degraded", "unavailable"]
     database: str

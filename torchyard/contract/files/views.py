@@ -12,13 +12,13 @@ class CheckpointFile(View):
 
 
 class RemeasuredView(View):
-    """What a checkpoint measures when it is evaluated again, in one process after training."""
+    """The metrics of a checkpoint when it is re-evaluated in one process after training."""
 
     metrics: dict[str, Number]
 
 
 class CheckpointFolder(View):
-    """Of a checkpoint in several files without a `state.pt`, which `/download` sends as a tar."""
+    """The folder of a checkpoint of several files without a `state.pt`. `/download` sends it as a tar."""
 
     path: str
     """The folder that has them all; empty if there is none."""
@@ -27,10 +27,10 @@ class CheckpointFolder(View):
 
 
 class CheckpointView(View):
-    """A checkpoint. `size` is that of the file that `/download` sends, and `sha256` its digest.
+    """A checkpoint. `size` and `sha256` are those of the file that `/download` sends.
 
-    Of a `folder`, the file is a tar, and `sha256` the digest of the list of its files. `source` is `run` for one that
-    the script published, `captured` for a file or folder that matched `config.checkpoints`.
+    A `folder` is sent as a tar, and `sha256` is the digest of its list of files. `source` is `run` for a checkpoint
+    that the program saved with `run`, and `captured` for a file or folder that matched `config.checkpoints`.
     """
 
     id: str
@@ -54,8 +54,7 @@ class CheckpointView(View):
 
 
 class ArtifactView(View):
-    """A file that a job left. `path` is the one below `artifacts` of its run directory; of a kept file, the one below
-    its working folder."""
+    """A file of a job. `path` is relative to `artifacts` of the run directory, or to the working folder."""
 
     id: str
     path: str
@@ -67,7 +66,7 @@ class ArtifactView(View):
 
 
 class KeepView(View):
-    """A request to store files of a job's working folder, and how far its worker has come."""
+    """A request to store files of a job's working folder, and the worker's progress."""
 
     paths: list[str]
     attempt: int

@@ -46,31 +46,39 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
 
 
 class JobFilter(Schema):
-    """The jobs that meet every condition."""
+    """A filter for jobs. All its conditions must hold."""
 
     state: Annotated[
-        list[JobState], BeforeValidator(_states), Field(max_length=20, description="in any of these states")
+        list[JobState], BeforeValidator(_states), Field(max_length=20, description="only these states")
     ] = UNSET
     q: Annotated[
         str,
         Field(
             max_length=200,
             pattern=NO_CONTROLS,
-            description="a part of the name, id, owner, a label's value or the notes' beginning (4,000 characters),"
-            " without regard to case",
+            description="a part of the name, id, owner, a label's value, or the first 4,000 characters of the "
+            "notes; case does not matter",
         ),
     ] = UNSET
-    name: Annotated[Text, Field(description="exactly this name")] = UNSET
-    owner: Annotated[Text, Field(description="the owner; if left out, of all owners whose jobs you may see")] = UNSET
-    trainer: Annotated[Text, Field(description="exactly this trainer")] = UNSET
-    init_from: Annotated[Text, Field(description="starts from a checkpoint of the job with this id")] = UNSET
-    retry_of: Annotated[Text, Field(description="a retry of the job with this id")] = UNSET
-    sweep: Annotated[Text, Field(description="a trial of the sweep with this id")] = UNSET
-    schedule: Annotated[Text, Field(description="runs of the schedule with this id")] = UNSET
-    label: Annotated[list[Label], Field(max_length=32, description="`key:value`; a job must have all of them")] = UNSET
+    name: Annotated[Text, Field(description="only this exact name")] = UNSET
+    owner: Annotated[Text, Field(description="only jobs of this user; default: all users whose jobs you may read")] = (
+        UNSET
+    )
+    trainer: Annotated[Text, Field(description="only this trainer")] = UNSET
+    init_from: Annotated[Text, Field(description="only jobs that start from a checkpoint of the job with this id")] = (
+        UNSET
+    )
+    retry_of: Annotated[Text, Field(description="only retries of the job with this id")] = UNSET
+    sweep: Annotated[Text, Field(description="only trials of the sweep with this id")] = UNSET
+    schedule: Annotated[Text, Field(description="only runs of the schedule with this id")] = UNSET
+    label: Annotated[
+        list[Label], Field(max_length=32, description="`key:value`; a job must have all labels that you name")
+    ] = UNSET
 
-    archived: Annotated[bool, Field(description="true: archived jobs alone; otherwise those that are not")] = UNSET
-    starred: Annotated[bool, Field(description="true: jobs that you have starred; false: the others")] = UNSET
+    archived: Annotated[
+        bool, Field(description="true: only archived jobs; default: only jobs that are not archived")
+    ] = UNSET
+    starred: Annotated[bool, Field(description="true: only jobs with your star; false: only jobs without it")] = UNSET
 
     @property
     def labels(self) -> Sequence[tuple[str, str]]:
@@ -83,5 +91,5 @@ class JobQuery(JobFilter):
 
     model_config = ConfigDict(extra="ignore", strict=False)
 
-    created_after: Annotated[Instant, Field(description="later than this (RFC 3339)")] = UNSET
-    created_before: Annotated[Instant, Field(description="earlier than this (RFC 3339)")] = UNSET
+    created_after: Annotated[Instant, Field(description="only jobs created after this time (RFC 3339)")] = UNSET
+    created_before: Annotated[Instant, Field(description="only jobs created before this time (RFC 3339)")] = UNSET

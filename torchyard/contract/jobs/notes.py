@@ -37,6 +37,6 @@ def _storable(text: str) -> str:
 
 Notes = Annotated[
     str,
-    Field(max_length=MOST_NOTES_BYTES, description="Markdown, at most 64 KiB; empty for none"),
+    Field(max_length=MOST_NOTES_BYTES, description="the notes, as Markdown of at most 64 KiB; empty removes them"),
     AfterValidator(_storable),
 ]

@@ -25,7 +25,7 @@ from torchyard.contract.wire.schema import (
 
 
 class JobPatch(Schema):
-    """What can be changed of a submitted job. What is left out stays; `labels` replaces the whole map."""
+    """Changes of a job. Omitted fields stay; `labels` replaces all labels."""
 
     name: JobName = UNSET
     labels: Labels = UNSET
@@ -36,10 +36,13 @@ class JobPatch(Schema):
         str,
         Field(
             max_length=MOST_NOTES_BYTES,
-            description="the notes from which `notes` was written: if the job has others by now, nothing changes (409)",
+            description="the notes that you read before; if the job has different notes, the answer is 409 and "
+            "nothing changes",
         ),
     ] = UNSET
-    archived: Annotated[bool, Field(description="lists leave an archived job out; only one that has ended")] = UNSET
+    archived: Annotated[
+        bool, Field(description="true: hide the job from lists; only a finished job can be archived")
+    ] = UNSET
 
     @model_validator(mode="after")
     def _guards_new_notes(self) -> Self:
@@ -69,25 +72,23 @@ JobAction = Literal["cancel", "pause", "resume", "delete", "archive", "unarchive
 
 
 class NewKeep(Schema):
-    """What to store of a job's working folder."""
+    """The files of a job's working folder to store."""
 
     paths: Annotated[list[KeptPattern], Field(min_length=1, max_length=MOST_KEEP)] = Field(
-        description="paths or patterns of files and folders there"
+        description="paths or patterns of files and folders"
     )
 
 
 class NewLogCurves(Schema):
-    """What to find in the lines that are stored of a job."""
+    """A pattern to find in a job's log."""
 
-    pattern: MetricPattern = Field(description="as one of `metrics.patterns` of a job spec")
+    pattern: MetricPattern = Field(description="a regular expression, as in `metrics.patterns` of a job spec")
 
 
 class ResumeRequest(Schema):
     """How to resume a job."""
 
-    devices: Devices | None = Field(
-        default=None, description="of each node, in place of those that the spec asks for; null: as many as before"
-    )
+    devices: Devices | None = Field(default=None, description="devices per node for the new attempt; null: as before")
 
 
 class RetryRequest(Schema):
@@ -98,17 +99,15 @@ class RetryRequest(Schema):
     from_: Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)] | None = Field(
         default=None,
         alias="from",
-        description="the checkpoint to go on from: `best`, `latest`, `epoch-N`, `step-N` or an id; null: the newest",
+        description="checkpoint to resume from: `best`, `latest`, `epoch-N`, `step-N` or an id; null: the newest",
     )
-    devices: Devices | None = Field(
-        default=None, description="of each node, in place of those that the spec asks for; null: as many as before"
-    )
+    devices: Devices | None = Field(default=None, description="devices per node for the new attempt; null: as before")
     fresh: bool = Field(
         default=False,
-        description="whether it begins with the code alone: without folder, files and checkpoints of the job",
+        description="true: start with the code only, without the working folder, files and checkpoints of the old job",
     )
     dev: Dev | None = Field(
-        default=None, description="it runs no program and waits, to be worked in; only for a job that is a script"
+        default=None, description="run no program: the job waits for you to work in it (scripts only)"
     )
 
     @model_validator(mode="after")
@@ -119,16 +118,18 @@ class RetryRequest(Schema):
 
 
 class JobActions(Schema):
-    """An action on many jobs: those with these ids, or those that a filter matches."""
+    """An action on many jobs. Select them by `ids` or by a `filter`."""
 
     model_config = {"json_schema_extra": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]}}
 
     action: JobAction
     ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_ACTIONS)] = UNSET
     filter: JobFilter = UNSET
-    labels: Annotated[LabelChanges, Field(description="`label` only: labels to set; null removes one")] = UNSET
-    now: bool = Field(default=False, description="`cancel` only: kill running jobs without waiting for a checkpoint")
-    dry_run: bool = Field(default=False, description="only answer how many jobs match, and what their stop would cost")
+    labels: Annotated[LabelChanges, Field(description="`label` only: the labels to set; null removes a label")] = UNSET
+    now: bool = Field(default=False, description="`cancel` only: kill running jobs at once, without a checkpoint")
+    dry_run: bool = Field(
+        default=False, description="change nothing; answer the number of jobs and the work that would be lost"
+    )
 
     @model_validator(mode="after")
     def _has_one_choice(self) -> Self:
@@ -150,11 +151,12 @@ class JobActions(Schema):
 
 
 class JobBatch(Schema):
-    """Jobs to submit together. Their specs are not looked at yet."""
+    """Jobs to submit together."""
 
-    jobs: Annotated[list[Any], Field(min_length=1, max_length=MOST_JOBS, description="a job spec each")]
+    jobs: Annotated[list[Any], Field(min_length=1, max_length=MOST_JOBS, description="the job specs")]
     atomic: bool = Field(
-        default=False, description=f"store all jobs or none: {MOST_ATOMIC_JOBS} at most. Otherwise each is its own"
+        default=False,
+        description=f"store all jobs or none (at most {MOST_ATOMIC_JOBS}); false: an error does not stop other jobs",
     )
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from torchyard.contract.wire.view import View, shown
 
 
 class ProspectView(View):
-    """What would become of a job if it were submitted now. Others may be faster."""
+    """What a job would wait for if you submitted it now. Other jobs may come first."""
 
     fits: bool
     """Whether it would start at once."""
@@ -41,7 +41,7 @@ class SpecView(View):
 
 
 class BatchError(View):
-    """Why a job of a batch was not submitted: as the problem would say that answers it alone."""
+    """The error of a job in a batch, with the fields of a problem."""
 
     code: str
     title: str
@@ -57,7 +57,7 @@ class BatchError(View):
 
 
 class BatchItem(View):
-    """What became of a job of a batch: it has either an `id` or an `error`."""
+    """The result of one job in a batch: an `id` or an `error`."""
 
     index: int
     """Its place among those that were sent, from 0."""
@@ -66,6 +66,6 @@ class BatchItem(View):
 
 
 class BatchView(View):
-    """What became of each job of a batch, in the order in which they were sent."""
+    """The results of a batch, in the order of its jobs."""
 
     data: list[BatchItem]

@@ -16,7 +16,7 @@ from torchyard.contract.wire.view import Number, Page, View
 
 
 class StatusReason(View):
-    """Why a job is in its state, as its scheduler or its worker decided."""
+    """The reason for a job's state."""
 
     code: str
     message: str
@@ -46,7 +46,7 @@ class BestView(View):
 
 
 class HeldDevice(View):
-    """A device of the newest attempt. They are listed by rank."""
+    """A device of the newest attempt. Devices are listed by rank."""
 
     worker: str
     index: int
@@ -59,7 +59,7 @@ class HeldDevice(View):
 
 
 class ErrorView(View):
-    """The failure of the job, or of its latest attempt. `code` is an EndReason."""
+    """The error of the job, or of its latest attempt. `code` is an EndReason."""
 
     code: EndReason
     message: str
@@ -69,10 +69,10 @@ class ErrorView(View):
 
 
 class JobSummary(View):
-    """A job as lists show it.
+    """A job in a list.
 
-    `metrics` has the newest value of `train/loss`, `val/loss` and the metric that `checkpoint.monitor` names; `error`
-    has no traceback; messages of more than 1,000 characters are cut. The job itself has everything.
+    `metrics` has only `train/loss`, `val/loss` and the monitored metric. `error` has no traceback. Messages are cut
+    after 1,000 characters. Request the job itself for the rest.
     """
 
     id: str
@@ -111,7 +111,7 @@ class JobSummary(View):
 
 
 class SpreadView(View):
-    """The finite numbers that jobs have in a column."""
+    """Statistics of the finite numbers in a column."""
 
     count: int
     mean: float
@@ -122,7 +122,7 @@ class SpreadView(View):
 
 
 class JobGroup(View):
-    """Jobs that have the same value of a column; null: those without one."""
+    """The jobs with one value of a column; a `value` of null is the jobs without a value."""
 
     key: str
     """What `in_group` takes to list its jobs."""
@@ -137,7 +137,7 @@ class JobGroup(View):
 
 
 class JobPage(Page[JobSummary]):
-    """One page of jobs. The counts are of all jobs that the filter without its `state` matches."""
+    """A page of jobs. The counts ignore the filter `state`."""
 
     counts: dict[JobState, int] | None = None
     """How many jobs are in each state; states without any are left out. Null unless it was asked for."""
@@ -157,7 +157,7 @@ class JobPage(Page[JobSummary]):
 
 
 class ColumnView(View):
-    """A column that a table of jobs may have."""
+    """A column for a table of jobs."""
 
     name: str
     """A metric is named once, by `last`: it has `best`, `min` and `max`, too."""
@@ -168,7 +168,7 @@ class ColumnView(View):
 
 
 class ColumnsView(View):
-    """The columns that jobs have, by name: at most 1,000, those that most of the jobs have."""
+    """The columns with values, by name; at most 1,000, the most frequent ones."""
 
     data: list[ColumnView]
     jobs: int
@@ -176,7 +176,7 @@ class ColumnsView(View):
 
 
 class RefusedAction(View):
-    """A job on which an action was not done. `code` is that of the error."""
+    """A job that the action did not change. `code` is the code of the error."""
 
     job_id: str
     code: str
@@ -184,7 +184,7 @@ class RefusedAction(View):
 
 
 class ActionsView(View):
-    """What an action did on many jobs."""
+    """The result of an action on many jobs."""
 
     matched: int
     """The jobs that were meant and that the caller may change."""
@@ -198,7 +198,7 @@ class ActionsView(View):
 
 
 class InitialView(View):
-    """The weights from which a job starts. Their source may be gone, or may be nothing that the caller may read."""
+    """The weights from which a job starts. Fields of a source that is deleted, or that you may not read, are null."""
 
     ref: str
     """The `init_from` of the spec, which names exactly them."""
@@ -211,7 +211,7 @@ class InitialView(View):
 
 
 class AfterView(View):
-    """A job that must have ended before this one starts. `name` and `state` are of what the caller may read."""
+    """A job that must end before this one starts. `name` and `state` are null if you may not read it."""
 
     job_id: str
     name: str | None
@@ -227,12 +227,12 @@ class JobDetails(JobSummary):
 
     init_from: InitialView | None = None
     """The weights from which it starts; null if its spec names none."""
-    after: list[AfterView] = Field(default=[], description="the jobs that must have ended before it starts")
-    notes: str = Field(default="", description="Markdown that its owner wrote: do not trust it as HTML")
+    after: list[AfterView] = Field(default=[], description="the jobs that must end before this one starts")
+    notes: str = Field(default="", description="the owner's notes, as Markdown; do not trust them as HTML")
 
 
 class JobView(JobDetails):
-    """A job, with its spec and the newest value of every metric."""
+    """A job, with its spec and the newest value of each metric."""
 
     spec: JobSpec
     card: dict[str, JsonValue] | None = None

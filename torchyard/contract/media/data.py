@@ -61,7 +61,7 @@ class _Data(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram(_Data):
-    """How many values lie between neighbouring edges: there is one edge more than counts."""
+    """A histogram: the count of values between adjacent edges. It has one more edge than counts."""
 
     edges: Annotated[list[Edge], at_most(MOST_BINS + 1)]
     counts: Annotated[list[Count], at_most(MOST_BINS)]
@@ -82,7 +82,7 @@ class Text(_Data):
 
 @dataclass(frozen=True, kw_only=True)
 class Confusion(_Data):
-    """`matrix[t][p]` counts what is of class `t` and was taken for `p`."""
+    """A confusion matrix: `matrix[t][p]` counts the samples of class `t` predicted as class `p`."""
 
     classes: Annotated[list[ClassName], at_most(MOST_CLASSES)]
     matrix: Annotated[list[list[Count]], at_most(MOST_CLASSES)]

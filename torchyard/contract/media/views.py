@@ -9,7 +9,7 @@ from torchyard.contract.wire.view import Page, View
 
 
 class PictureView(View):
-    """A picture. `width` and `height` are those that its header says."""
+    """A picture. `width` and `height` come from its header."""
 
     media_type: Literal["image/png", "image/jpeg", "image/webp"]
     size: int
@@ -19,7 +19,9 @@ class PictureView(View):
 
 
 class MediaView(View):
-    """What a run showed at a step. An image has the part `image`; an overlay also `truth`, `predicted`, or both."""
+    """A media item that a job logged at a step. An image has the part `image`; an overlay also has `truth`,
+    `predicted`, or both.
+    """
 
     id: str
     key: str
@@ -38,7 +40,7 @@ class MediaView(View):
 
 
 class MediaKeyView(View):
-    """What the job has of one key and kind."""
+    """The items of one key and kind."""
 
     key: str
     kind: MediaKind
@@ -50,6 +52,6 @@ class MediaKeyView(View):
 
 
 class MediaPage(Page[MediaView]):
-    """Items by key, step and number. `keys` says what the job has, whatever was asked for; empty if it was left out."""
+    """A page of media by key, step and number. `keys` lists all keys of the job, whatever the filter."""
 
     keys: list[MediaKeyView]

@@ -11,7 +11,7 @@ from torchyard.contract.wire.wording import allowing
 
 
 class NewModelVersion(Schema):
-    """A checkpoint to keep as the next version of a model."""
+    """A checkpoint to save as the next version of a model."""
 
     name: Annotated[str, Field(pattern=MODEL_NAME)]
     source: Annotated[
@@ -22,16 +22,17 @@ class NewModelVersion(Schema):
                 r"^(job_[0-9a-f]{32}/[A-Za-z0-9_-]{1,100}|swp_[0-9a-f]{32}/best)$",
                 "job_…/REF, where REF is as in checkpoints, or swp_…/best",
             ),
-            description="`job_…/REF`; REF is the id of a checkpoint, `best`, `latest`, `epoch-N` or `step-N`. Or "
-            "`swp_…/best`",
+            description="the checkpoint: `job_…/REF`, where REF is its id, `best`, `latest`, `epoch-N` or `step-N`;"
+            " or `swp_…/best`",
         ),
     ]
     visibility: Visibility | None = Field(
-        default=None, description="of a new model; null: the server's. A model that is there must have the same"
+        default=None,
+        description="visibility of a new model; null: the server's default. An existing model must have the same",
     )
 
 
 class ModelPatch(Schema):
-    """What can be changed of a model."""
+    """Changes of a model."""
 
     visibility: Visibility

@@ -10,13 +10,15 @@ from torchyard.contract.wire.view import Number, View
 
 
 class ModelVersionSummary(View):
-    """A version of a model, as lists show it. `size` and `sha256` are as those of a checkpoint."""
+    """A version of a model, without its model card. `size` and `sha256` are as in a checkpoint."""
 
     owner: str
     name: str
     version: int
     trainer: str
-    job_id: str | None = Field(description="the job that saved it, which may be deleted; null if you may not read it")
+    job_id: str | None = Field(
+        description="the job that saved it, which may be deleted; null if you may not read the job"
+    )
     checkpoint_id: str | None
     epoch: int | None
     step: int
@@ -33,13 +35,13 @@ class ModelVersionSummary(View):
 
 
 class ModelVersionView(ModelVersionSummary):
-    """A version of a model, with the card that its job had."""
+    """A version of a model, with its model card."""
 
     card: dict[str, JsonValue] | None = None
 
 
 class ModelView(View):
-    """A model with its newest version."""
+    """A model and its newest version."""
 
     owner: str
     name: str

@@ -18,7 +18,7 @@ LONGEST_TEXT = 300
 
 
 class EventKind(StrEnum):
-    """What happens that somebody may be told of."""
+    """An event for which a notification can be sent."""
 
     JOB_STARTED = "job.started"
     JOB_SUCCEEDED = "job.succeeded"

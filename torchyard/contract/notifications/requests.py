@@ -27,19 +27,17 @@ OnKinds = Annotated[list[Annotated[EventKind, Field(strict=False)]], Field(min_l
 
 
 class Notify(Schema):
-    """Which targets of the job's owner are told of this job, besides those that are told of all."""
+    """Notification channels of the owner for this job, in addition to the channels for all jobs."""
 
-    targets: Annotated[
-        list[TargetName], Field(min_length=1, max_length=MOST_TARGETS, description="the names of targets")
-    ]
-    on: OnKinds | None = Field(default=None, description="what they are told of; null: what each target says")
+    targets: Annotated[list[TargetName], Field(min_length=1, max_length=MOST_TARGETS, description="names of channels")]
+    on: OnKinds | None = Field(default=None, description="events to send; null: the events of each channel")
 
 
 JobNotify = Annotated[
     Notify | None,
     Field(
         exclude_if=lambda value: value is None,
-        description="which of the owner's targets are told of this job: `torchyard notifications add` makes one",
+        description="notification channels for this job; `torchyard notifications add` makes a channel",
     ),
 ]
 """The key `notify` of a job spec."""
@@ -49,20 +47,29 @@ _MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.
 
 
 class NewTarget(Schema):
-    """Where somebody wants to be told, and of what."""
+    """A notification channel to add."""
 
     name: TargetName
     kind: TargetKind
     address: Annotated[
         str,
-        Field(min_length=1, max_length=web_address.LONGEST, description="`https://…`; for `mail`, an email address"),
+        Field(
+            min_length=1,
+            max_length=web_address.LONGEST,
+            description="URL (`https://…`), or an email address for `mail`",
+        ),
     ]
     on: OnKinds = [*DEFAULT_ON]
-    jobs: TargetJobs = Field(default="all", description="`named`: only jobs whose spec names the target in `notify`")
-    scope: NotificationScope = Field(
-        default="own", description="`all`: also jobs of the team and lost workers; for administrators"
+    jobs: TargetJobs = Field(
+        default="all", description="`all`: all your jobs; `named`: only jobs that name the channel in `notify`"
     )
-    user: UserName | None = Field(default=None, description="whose; only an administrator may name another user")
+    scope: NotificationScope = Field(
+        default="own",
+        description="`own`: your jobs; `all`: also jobs of the team, and lost workers (administrators only)",
+    )
+    user: UserName | None = Field(
+        default=None, description="owner of the channel; only an administrator may name another user"
+    )
 
     @model_validator(mode="after")
     def _address_fits(self) -> Self:
@@ -80,7 +87,7 @@ class NewTarget(Schema):
 
 
 class TargetPatch(Schema):
-    """What can be changed of a target. What is left out stays."""
+    """Changes of a notification channel. Omitted fields stay."""
 
     on: OnKinds = UNSET
     jobs: TargetJobs = UNSET

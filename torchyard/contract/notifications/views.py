@@ -8,7 +8,7 @@ from torchyard.contract.wire.view import View
 
 
 class TargetView(View):
-    """Where a user is told, and of what."""
+    """A notification channel and its events."""
 
     id: str
     owner: str
@@ -32,14 +32,14 @@ class TargetView(View):
 
 
 class NewTargetView(TargetView):
-    """A target that was just made."""
+    """A new notification channel. Only this answer has its secret."""
 
     secret: str | None = None
     """What its webhooks are signed with. It is shown this once."""
 
 
 class MessageView(View):
-    """What a target was told, or is to be told."""
+    """A message to a notification channel."""
 
     id: str
     """The `webhook-id` of all its attempts."""

@@ -9,7 +9,7 @@ from torchyard.contract.wire.view import Page, View
 
 
 class EstimateView(View):
-    """When a waiting job is expected to start: between `low` and `high` in 80% of the cases."""
+    """When a waiting job is expected to start. 80% of such jobs start between `low` and `high`."""
 
     expected: datetime | None
     """Null: it is too far behind to be looked at, and starts after `low`."""
@@ -24,7 +24,7 @@ class EstimateView(View):
 
 
 class StartsIfView(View):
-    """A change of a waiting job with which it would start now."""
+    """A change with which a waiting job would start now."""
 
     change: Literal["time_limit", "devices", "preemptible"]
     value: str
@@ -34,7 +34,7 @@ class StartsIfView(View):
 
 
 class PriceView(View):
-    """What is lost if a running job stops without saving: what it did since its newest checkpoint."""
+    """The work since the newest checkpoint of a running job: it is lost if the job stops without saving."""
 
     job_id: str | None
     """Null of a job that the caller may not list, as is its name."""
@@ -52,7 +52,7 @@ class PriceView(View):
 
 
 class StopView(View):
-    """What stopping would cost. Nothing was done."""
+    """The work that would be lost by a stop. Nothing was changed."""
 
     jobs: list[PriceView]
     """Those that run: at most 100, the most expensive first."""
@@ -67,7 +67,7 @@ class StopView(View):
 class QueueEntry(View):
     """A queued job.
 
-    `position` counts the whole queue. Workers try 1 first. A later job that fits may start before one that does not.
+    `position` counts the whole queue from 1. A later job that fits may start before an earlier one that does not.
     """
 
     position: int
@@ -86,7 +86,7 @@ class QueueEntry(View):
 
 
 class QueuePage(Page[QueueEntry]):
-    """One page of the queue."""
+    """A page of the queue."""
 
     total: int | None = None
     """How many jobs the whole queue has."""

@@ -11,29 +11,31 @@ Side = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class NewTerminal(Schema):
-    """The terminal of the user."""
+    """The user's terminal."""
 
     rows: Side = 24
     columns: Side = 80
     kind: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$")] = Field(
-        default="xterm-256color", description="for `TERM`"
+        default="xterm-256color", description="value of `TERM`"
     )
 
 
 class NewReach(Schema):
-    """What is to be started inside the sandbox of the job."""
+    """The program, ports or SSH session to open in the job's sandbox."""
 
     kind: Literal["program", "ports", "ssh"] = Field(
-        description="a program, connections to what the job listens on, or an SSH server for this client"
+        description="`program`; `ports`: connections to ports of the job; or `ssh`: an SSH server for this client"
     )
     argv: Annotated[list[Annotated[str, Field(max_length=MOST_BYTES)]], Field(max_length=10_000)] = Field(
         default=[],
-        description=f"of a program, of at most {MOST_BYTES} bytes with 8 for each; none: a shell, in a terminal",
+        description=f"arguments of a `program`, at most {MOST_BYTES} bytes (8 more for each); empty: a shell",
     )
-    rank: int = Field(default=0, ge=0, lt=2**31, description="whose folder and variables a program gets")
-    terminal: NewTerminal | None = Field(default=None, description="null: a program has pipes")
+    rank: int = Field(
+        default=0, ge=0, lt=2**31, description="rank whose working folder and environment variables the program gets"
+    )
+    terminal: NewTerminal | None = Field(default=None, description="the terminal; null: the program gets pipes")
     authorized_key: str = Field(
-        default="", max_length=1000, description="of ssh: the public key of the client, as in `authorized_keys`"
+        default="", max_length=1000, description="`ssh`: public key of the client, as in `authorized_keys`"
     )
 
     @model_validator(mode="after")
@@ -47,8 +49,8 @@ class NewReach(Schema):
 
 
 class NewOrigin(Schema):
-    """What a browser is to open in a running job."""
+    """The terminal or port to open in a running job."""
 
     port: int | None = Field(
-        default=None, ge=1, le=65535, description="on which a process of the job listens; null: a terminal"
+        default=None, ge=1, le=65535, description="port on which a process of the job listens; null: a terminal"
     )

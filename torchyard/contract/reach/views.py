@@ -9,7 +9,7 @@ from torchyard.contract.wire.view import View
 
 
 class OpenedReachView(View):
-    """A reach that was opened or is joined again. Both ends come to its meeting by the WebSocket at `url`."""
+    """A new or reconnected reach. Client and worker connect to the WebSocket at `url`."""
 
     id: str
     job_id: str
@@ -45,14 +45,14 @@ class ReachesView(View):
 
 
 class OriginsView(View):
-    """Whether a browser can open terminals and ports of jobs."""
+    """Whether this browser can open terminals and ports of jobs."""
 
     is_available: bool
     """Whether it has host names for them."""
 
 
 class OpenedOriginView(View):
-    """An address for a browser. It is good once."""
+    """An address for a browser. It works once."""
 
     url: str = Field(repr=False)
     expires_at: datetime

@@ -39,32 +39,32 @@ HF_CAUSAL = (
 
 
 class LoraConfig(Schema):
-    """LoRA (Hu et al., arXiv 2106.09685): the base stays, and low-rank updates of its linear layers train."""
+    """LoRA (Hu et al., arXiv 2106.09685): train low-rank updates of linear layers; the base model stays frozen."""
 
     rank: Annotated[int, Field(ge=1, le=4096)] = Field(default=16, description="rank of each update")
     alpha: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
-        default=32.0, description="an update counts alpha / rank times"
+        default=32.0, description="each update is scaled by alpha / rank"
     )
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, description="dropout of the updates' inputs")
     targets: Literal["all-linear"] | Annotated[Patterns, Field(min_length=1)] = Field(
         default="all-linear",
-        description="`all-linear`: every linear layer but the last one; or last parts of the names of layers, such as "
-        "`[q_proj, v_proj]`",
+        description="layers to update. `all-linear`: every linear layer except the last; or suffixes of layer "
+        "names, such as `[q_proj, v_proj]`",
     )
 
 
 class CausalModelConfig(ModelConfig):
     weights: BundleOrFile = Field(
-        description="the base: `bundle:sha256:…`, or `file:///…` below an allowed root: a folder as Hugging Face has "
-        "it, with config.json, the tokenizer and weights in safetensors"
+        description="the base model: `bundle:sha256:…`, or `file:///…` inside an allowed folder. A Hugging Face "
+        "folder with config.json, the tokenizer and safetensors weights"
     )
     method: Literal["lora", "full"] = Field(
-        default="lora", description="`lora`: low-rank updates beside the base; `full`: all weights of the base"
+        default="lora", description="`lora`: train low-rank updates of the base model; `full`: train all its weights"
     )
-    lora: LoraConfig = Field(default=LoraConfig(), description="`method: lora` only")
+    lora: LoraConfig = Field(default=LoraConfig(), description="options of `method: lora`")
     freeze: Patterns = Field(
         default=[],
-        description="`method: full` only: parameters that do not train: names, prefixes of names, or patterns with *",
+        description="`method: full` only: parameters to freeze: names, prefixes of names, or patterns with *",
     )
     attention: Literal["sdpa", "eager", "flex"] = Field(
         default="sdpa", description="the implementation of attention; `flex` needs torch.compile"
@@ -73,31 +73,32 @@ class CausalModelConfig(ModelConfig):
 
 class CausalDataConfig(DataConfig):
     source: BundleOrFile = Field(
-        description="`bundle:sha256:…`, or `file:///…` below an allowed root: JSON lines, each with `text`, with "
+        description="`bundle:sha256:…`, or `file:///…` inside an allowed folder: JSON lines with `text`, with "
         "`prompt` and `completion`, or with `messages`; or a folder with train.jsonl and val.jsonl"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.05, description="share of the examples for validation, if the source has no split of its own"
+        default=0.05, description="fraction of the examples for validation, if the source has no validation split"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
     max_length: Annotated[int, Field(ge=8, le=1_048_576)] = Field(
-        default=1024, description="tokens of a sequence: the context"
+        default=1024, description="maximum tokens of a sequence (the context length)"
     )
     packing: bool = Field(
         default=True,
         description="pack examples into sequences of max_length tokens; false: a sequence is one example, padded",
     )
     too_long: Literal["cut", "leave_out"] = Field(
-        default="cut", description="what happens to an example with more than max_length tokens"
+        default="cut", description="what to do with an example of more than max_length tokens"
     )
 
 
 class CausalLoss(Schema):
     name: Literal["cross_entropy"] = Field(
-        default="cross_entropy", description="a mean over the counted tokens of all ranks and micro-batches of a step"
+        default="cross_entropy",
+        description="loss: the mean over the counted tokens of all ranks and micro-batches of a step",
     )
     chunk_tokens: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
-        default=1024, description="tokens whose logits are in memory at once"
+        default=1024, description="number of tokens whose logits are in memory at the same time"
     )
 
 
@@ -108,11 +109,11 @@ class CausalTrainingConfig(TrainingConfig):
     )
     precision: Literal["auto", "bf16", "fp32"] = Field(  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
         default="auto",
-        description="number format of the forward pass in training, and of a base that does not train; `auto`: bf16 on "
-        "a GPU that supports it, else fp32",
+        description="number format of the forward pass in training, and of a frozen base model; `auto`: bf16 on a "
+        "GPU that supports it, else fp32",
     )
     activation_checkpointing: bool = Field(
-        default=False, description="compute each layer again in the backward pass: less memory, a third more time"
+        default=False, description="recompute each layer in the backward pass: less memory, a third more time"
     )
 
 
@@ -136,15 +137,13 @@ class CausalSchedulerConfig(SchedulerConfig):
 
 class CausalEvaluationConfig(EvaluationConfig):
     samples: Annotated[int, Field(ge=0, le=16)] = Field(
-        default=4, description="validation examples that the model continues after each evaluation; 0: none"
+        default=4, description="number of validation examples that the model continues after each evaluation; 0: none"
     )
-    new_tokens: Annotated[int, Field(ge=1, le=4096)] = Field(
-        default=64, description="tokens of a continuation, at most"
-    )
+    new_tokens: Annotated[int, Field(ge=1, le=4096)] = Field(default=64, description="maximum tokens of a continuation")
 
 
 class CausalLm(Recipe):
-    """A language model: a base that is fine-tuned on texts, on prompts with completions, or on conversations."""
+    """Fine-tunes a language model on texts, on prompts with completions, or on conversations."""
 
     STARTS_ON_BASE: ClassVar[bool] = True
 

@@ -11,9 +11,9 @@ from torchyard.contract.wire.schema import Schema
 
 
 class ClassificationLoss(Schema):
-    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over the samples")
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="loss: the mean over the samples")
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of each target that is distributed over all classes"
+        default=0.0, description="fraction of each target that is spread over all classes"
     )
     class_weights: ClassWeights = CLASS_WEIGHTS
     mixup: Annotated[float, Field(ge=0, le=100)] = Field(
@@ -22,7 +22,7 @@ class ClassificationLoss(Schema):
 
 
 class ImageClassification(Recipe):
-    """A classifier of images: a small CNN or a torchvision model, on class folders, an `.npz` file or `digits`."""
+    """Classifies images with a small CNN or a torchvision model. Data: class folders, an `.npz` file or `digits`."""
 
     model: ImageModelConfig = ImageModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     data: ImageDataConfig = ImageDataConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen

@@ -44,8 +44,8 @@ ModelOptions = Annotated[
 OPTIONS: Any = Field(
     default={},
     exclude_if=lambda options: not options,
-    description="of `hf/TYPE`: sizes that replace those of the type's default configuration, such as "
-    "`{hidden_size: 192, num_hidden_layers: 6}`",
+    description="`hf/TYPE` only: values that replace the type's default configuration, such as `{hidden_size: 192, "
+    "num_hidden_layers: 6}`",
 )
 _SOURCE = allowing(
     rf"^(digits|{BUNDLE_PATTERN}|file:///.+)$",
@@ -65,8 +65,8 @@ Resize = Literal["crop", "squash"]
 Cache = Annotated[
     Literal["auto", "none"],
     Field(
-        description="`auto`: decoded pictures are kept on the worker for the next epoch and the owner's next job, as "
-        "many as there is room for; `none`: each epoch decodes them",
+        description="`auto`: cache decoded pictures on the worker for the next epochs and the owner's next jobs, as"
+        " far as there is room; `none`: decode them in each epoch",
     ),
 ]
 Init = Literal["default", "xavier", "kaiming"]
@@ -76,14 +76,14 @@ ClassWeights = (
 )
 CLASS_WEIGHTS: Any = Field(
     default="none",
-    description="weights of the classes in training: a number for each, or `auto`: all training samples / (number of "
-    "classes × samples of the class), so that each class weighs as much as any other",
+    description="weight of each class in training, or `auto`: training samples / (number of classes × samples of "
+    "the class), which gives all classes the same total weight",
 )
 Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=100)]
 
 
 class Normalization(Schema):
-    """Mean and standard deviation of each channel, of pixels scaled to 0…1."""
+    """Mean and standard deviation of each channel, for pixels scaled to 0…1."""
 
     mean: Channels = Field(description="mean of each channel")
     std: Channels = Field(description="standard deviation of each channel, above 0")
@@ -98,22 +98,23 @@ class Normalization(Schema):
 class PictureModelConfig(ModelConfig):
     weights: Weights = Field(
         default="none",
-        description="`none`: random; `file:///…`: a .safetensors or .pt file below an allowed root; else the name of "
-        "torchvision weights, such as `DEFAULT` or `IMAGENET1K_V1`, which the worker downloads",
+        description="initial weights. `none`: random; `file:///…`: a .safetensors or .pt file inside an allowed "
+        "folder; else the name of torchvision weights, such as `DEFAULT` or `IMAGENET1K_V1`, which the "
+        "worker downloads",
     )
     init: Init = Field(
         default="default", description="initialization of layers that `weights` does not fill; `default`: PyTorch's"
     )
     freeze: Patterns = Field(
-        default=[], description="parameters that do not train: names, prefixes of names, or patterns with *"
+        default=[], description="parameters to freeze: names, prefixes of names, or patterns with *"
     )
 
 
 class ImageModelConfig(PictureModelConfig):
     name: Name = Field(
         default="small_cnn",
-        description="`small_cnn`; any torchvision classification model by name, such as `resnet18`; `timm/NAME`, a "
-        "model of timm, where it is installed; or `hf/TYPE`, a type of transformers' models, such as `hf/vit`",
+        description="`small_cnn`; a torchvision classification model, such as `resnet18`; `timm/NAME`: a timm "
+        "model, if timm is installed; or `hf/TYPE`: a model type of transformers, such as `hf/vit`",
     )
     options: ModelOptions = OPTIONS
 
@@ -129,31 +130,33 @@ class ImageModelConfig(PictureModelConfig):
 class ImageDataConfig(DataConfig):
     source: Source = Field(
         default="digits",
-        description="`digits`, `bundle:sha256:…`, or `file:///…` below a root that the worker's operator allowed: "
-        "class folders, an `.npz` file, or shards",
+        description="`digits`, `bundle:sha256:…`, or `file:///…` inside an allowed folder: class folders, an `.npz`"
+        " file, or shards",
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.15, description="share for validation, if the source has no split of its own"
+        default=0.15, description="fraction for validation, if the source has no validation split"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
     image_size: Annotated[int, Field(ge=8, le=2048)] | None = Field(
-        default=None, description="pixels a side; null keeps the size of the source"
+        default=None, description="width and height in pixels; null: the size of the source"
     )
     resize: Resize = Field(
         default="crop",
-        description="how a picture gets that size: `crop` keeps its aspect and cuts off what is too long, with "
-        "published weights as those were evaluated; `squash` changes its aspect",
+        description="how to resize: `crop` keeps the aspect ratio and cuts the longer side (published weights use "
+        "their own evaluation transform); `squash` changes the aspect ratio",
     )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
         default="auto",
-        description="`auto`: mean and deviation of the training images; `imagenet`: those of ImageNet, with which "
-        "torchvision's weights were trained",
+        description="mean and standard deviation: `auto`: of the training images; `imagenet`: of ImageNet, as for "
+        "torchvision's weights",
     )
     augment: list[Augmentation] = Field(
         default=[],
         max_length=MOST_AUGMENTATIONS,
-        description="random changes of training pictures, in this order: flips, quarter turns, a random part that is "
-        "resized to the picture's size, and changes of brightness, contrast and saturation",
+        description="random augmentations of training pictures, in this order: flips, quarter turns, a random crop "
+        "resized to the picture's size, and color jitter",
     )
-    workers: Workers = Field(default="auto", description="loader processes per rank; `auto` is 0 for data in memory")
+    workers: Workers = Field(
+        default="auto", description="data loader processes per rank; `auto` is 0 for data in memory"
+    )
     cache: Cache = "auto"

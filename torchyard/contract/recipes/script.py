@@ -33,13 +33,15 @@ _PROGRAM = ("entrypoint", "module", "command")
 
 
 class Git(Schema):
-    """Where the code comes from. It is kept and shown, and nothing reads it."""
+    """The git state of the code. The service shows it and does not use it."""
 
-    commit: Annotated[str, Field(pattern=_COMMIT, description="its id")]
-    branch: Annotated[str, Field(max_length=500)] | None = Field(default=None, description="null: none is checked out")
-    dirty: bool = Field(default=False, description="the code has changes that are not committed")
+    commit: Annotated[str, Field(pattern=_COMMIT, description="id of the commit")]
+    branch: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="name of the branch; null if none is checked out"
+    )
+    dirty: bool = Field(default=False, description="whether the code has uncommitted changes")
     diff: str = Field(
-        default="", max_length=MOST_DIFF_BYTES, description=f"those changes, up to {MOST_DIFF_BYTES} bytes"
+        default="", max_length=MOST_DIFF_BYTES, description=f"the uncommitted changes, up to {MOST_DIFF_BYTES} bytes"
     )
 
     @field_validator("diff")
@@ -51,33 +53,33 @@ class Git(Schema):
 
 
 class Script(Schema):
-    """A user's own program: one process per device, or a command that starts its own processes."""
+    """Your own program: one process for each device, or a command that starts its own processes."""
 
     code: BundleOrFile = Field(
-        description="`bundle:sha256:…`, a bundle of the submitter, or `file:///…`, a folder below a root that the "
-        "worker's operator allowed"
+        description="`bundle:sha256:…`: a bundle of yours; or `file:///…`: a folder inside a folder that the worker"
+        " allows"
     )
     entrypoint: Annotated[str, Field(pattern=_ENTRYPOINT, max_length=503)] | None = Field(
         default=None,
         exclude_if=lambda entrypoint: entrypoint is None,  # one of three is given
-        description="the program: a path below the code folder. Without it, `module` and `command`: train.py",
+        description="path of the program in the code folder; default: train.py, unless `module` or `command` is set",
     )
     module: Annotated[str, Field(pattern=_MODULE, max_length=500)] | None = Field(
         default=None,
         exclude_if=lambda module: module is None,
-        description="the program as a module of the code folder or of the environment, as `python -m` takes it",
+        description="the program as a module of the code folder or the environment, as for `python -m`",
     )
     command: Annotated[str, Field(pattern=_COMMAND, max_length=502)] | None = Field(
         default=None,
         exclude_if=lambda command: command is None,
-        description="an executable of the code folder or of the environment's PATH. It is started once, not once per "
-        "device: it starts its own processes",
+        description="an executable in the code folder or on the environment's PATH. It starts once, and starts its "
+        "own processes for the devices",
     )
     args: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=1000)] = Field(
         default=[],
         description="command-line arguments of the program. `$TORCHYARD_MOUNTS`, `$TORCHYARD_RUN_DIR`, "
-        "`$TORCHYARD_CHECKPOINT_DIR`, `$TORCHYARD_RESUME_FROM` and `$TORCHYARD_INIT_FROM`, also in braces, become the "
-        "paths of these folders; `$$TORCHYARD_…` and every other `$` stay",
+        "`$TORCHYARD_CHECKPOINT_DIR`, `$TORCHYARD_RESUME_FROM` and `$TORCHYARD_INIT_FROM` are replaced "
+        "by these paths, also in braces; every other `$` stays, and so does `$$TORCHYARD_…`",
     )
     mounts: Annotated[
         dict[MountPlace, BundleOrFile],
@@ -86,36 +88,35 @@ class Script(Schema):
     ] = Field(
         default={},
         exclude_if=lambda mounts: not mounts,
-        description="more bundles or `file:///…` URLs, by name or path: the program reads each at "
-        "$TORCHYARD_MOUNTS/NAME, or at a path of the working folder, such as ./data or data/mnist",
+        description="more bundles or `file:///…` URLs. The key is a name, read at $TORCHYARD_MOUNTS/NAME, or a path"
+        " in the working folder, such as ./data or data/mnist",
     )
     requirements: Annotated[str, Field(pattern=_REQUIREMENTS, max_length=500)] | None = Field(
         default=None,
         exclude_if=lambda requirements: requirements is None,
-        description="the packages that the program needs besides the worker's: a path in the code folder, of a "
-        "`requirements.txt` or of a `pyproject.toml`, perhaps with `uv.lock` beside it, or `script`: the metadata of "
-        "the entrypoint (PEP 723). null: the worker's packages alone",
+        description="packages to install in addition to the worker's: the path of a `requirements.txt` or "
+        "`pyproject.toml` (with or without `uv.lock`) in the code folder, or `script` for the inline "
+        "metadata of the entrypoint (PEP 723). null: only the worker's packages",
     )
     python: Annotated[str, Field(pattern=PYTHON)] | None = Field(
         default=None,
         exclude_if=lambda python: python is None,
-        description="the environment that runs the program, with a Python and packages of its own: the name or the "
-        "path of one that a worker offers (see `starts.environments` of GET /v1/workers), or a path below a folder "
-        "that its operator allows: a venv, conda, uv or pixi environment. null: the worker's environment",
+        description="the Python environment of the program (venv, conda, uv or pixi): the name or path of one that "
+        "a worker offers (`environments` in GET /v1/workers), or a path inside a folder that the worker"
+        " allows. null: the worker's environment",
     )
     checkpoints: Annotated[list[_Pattern], Field(max_length=MOST_CHECKPOINT_PATTERNS)] = Field(
         default=[],
         exclude_if=lambda patterns: not patterns,
-        description="patterns of files and folders below the working folder to publish as checkpoints when whole",
+        description="patterns of files and folders in the working folder to save as checkpoints once they are complete",
     )
     left_out: Annotated[list[_LeftOut], Field(max_length=MOST_LEFT_OUT)] = Field(
         default=[],
         exclude_if=lambda paths: not paths,
-        description="paths of the submitter's folder that are not in the code, as git or .torchyardignore ignores "
-        "them: advice about a program that looks for one names it",
+        description="ignored paths that were not uploaded; the advice names one that the program looks for",
     )
     git: Git | None = Field(
-        default=None, exclude_if=lambda git: git is None, description="where the code comes from, for people"
+        default=None, exclude_if=lambda git: git is None, description="the git state of the code, for information"
     )
 
     @field_validator("mounts")

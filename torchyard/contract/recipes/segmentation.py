@@ -38,46 +38,46 @@ Colour = Annotated[list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=3
 
 class SegmentationDataConfig(DataConfig):
     source: BundleOrFile = Field(
-        description="`bundle:sha256:…`, or `file:///…` below an allowed root: a folder with images/ and masks/, paired "
-        "by file stem, or with both in each of train/ and val/, or shards of one"
+        description="`bundle:sha256:…`, or `file:///…` inside an allowed folder: images/ and masks/, paired by file"
+        " stem; or train/ and val/ with both in each; or shards of such a folder"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.15, description="share for validation, if the source has no split of its own"
+        default=0.15, description="fraction for validation, if the source has no validation split"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
     image_size: Annotated[int, Field(ge=32, le=2048, multiple_of=32)] = Field(
-        default=224, description="pixels a side, a multiple of 32"
+        default=224, description="width and height in pixels, a multiple of 32"
     )
     resize: Resize = Field(
         default="squash",
-        description="how pictures and masks get that size: `squash` changes their aspect; `crop` keeps it, and cuts "
-        "off what is too long",
+        description="how to resize pictures and masks: `squash` changes the aspect ratio; `crop` keeps it and cuts "
+        "the longer side",
     )
     mask_threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.5, description="a mask's pixel above this share of full scale is positive"
     )
     classes: Annotated[list[MetricKey], Field(min_length=2, max_length=255)] | None = Field(
         default=None,
-        description="names of several classes, of which the first is the background: the values of masks are their "
-        "numbers, from 0; null: one class, by `mask_threshold`",
+        description="names of the classes, the background first; mask values are class numbers from 0. null: one "
+        "class, by `mask_threshold`",
     )
     palette: Annotated[list[Colour], Field(max_length=255)] | None = Field(
         default=None,
         description="the colour `[red, green, blue]` of each class, for masks in colours and for overlays",
     )
     ignore_index: Annotated[int, Field(ge=0, le=255)] = Field(
-        default=255, description="with `classes`: the value of pixels that count neither in the loss nor in a metric"
+        default=255, description="with `classes`: mask value of pixels to leave out of the loss and the metrics"
     )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
         default="imagenet",
-        description="`imagenet`: mean and deviation of ImageNet; `auto`: those of the training images",
+        description="mean and standard deviation: `imagenet`: of ImageNet; `auto`: of the training images",
     )
     augment: list[Augmentation] = Field(
         default=["hflip", "vflip"],
         max_length=MOST_AUGMENTATIONS,
-        description="random changes of pictures and masks together, in this order",
+        description="random augmentations of pictures and masks together, in this order",
     )
-    workers: Workers = Field(default="auto", description="loader processes per rank")
+    workers: Workers = Field(default="auto", description="data loader processes per rank")
     cache: Cache = "auto"
 
     @model_validator(mode="after")
@@ -105,23 +105,23 @@ class SegmentationDataConfig(DataConfig):
 class SegmentationLoss(Schema):
     name: Literal["auto", "bce", "cross_entropy"] = Field(
         default="auto",
-        description="a mean over the pixels: `bce` is binary cross-entropy with logits, of one class; `cross_entropy` "
-        "is of several `data.classes`; `auto`: the one that fits",
+        description="loss, as a mean over the pixels. `bce`: binary cross-entropy with logits, for one class; "
+        "`cross_entropy`: for several `data.classes`; `auto`: chosen by the number of classes",
     )
     pos_weight: Annotated[float, Field(gt=0, le=1e6)] | Literal["auto"] = Field(
         default="auto",
-        description="of one class: weight of positive pixels; `auto`: the ratio of negative to positive pixels in the "
+        description="one class: weight of positive pixels; `auto`: the ratio of negative to positive pixels in the "
         "training masks",
     )
     class_weights: ClassWeights = Field(
         default="none",
-        description="of several classes: the weight of each, or `auto`: all pixels of the training masks / (number of "
+        description="several classes: weight of each class, or `auto`: pixels of the training masks / (number of "
         "classes × pixels of the class)",
     )
     dice: Annotated[float, Field(ge=0, le=100)] = Field(
         default=0.0,
-        description="weight of the soft Dice loss of each picture, added to the cross-entropy; of several classes it "
-        "is their mean",
+        description="weight of the soft Dice loss, added to the cross-entropy; for several classes, the mean over "
+        "the classes",
     )
 
 
@@ -139,7 +139,7 @@ class SegmentationOptimizerConfig(OptimizerConfig):
 
 
 class Segmentation(Recipe):
-    """A U-Net that marks the pixels of one class, such as cracks, or of several, on folders of pictures and masks."""
+    """Segments one class, such as cracks, or several classes, with a U-Net. Data: folders of pictures and masks."""
 
     model: SegmentationModelConfig = SegmentationModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     data: SegmentationDataConfig  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen

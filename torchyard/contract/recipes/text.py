@@ -50,25 +50,24 @@ _NAME = allowing(
 class TextModelConfig(ModelConfig):
     name: Annotated[str, Field(pattern=_NAME)] = Field(
         default="tiny",
-        description="a RoBERTa encoder: `tiny` for CPUs, or one of the published sizes, `roberta_base` and "
-        "`roberta_large`; or `hf/TYPE`, a type of transformers' models, such as `hf/distilbert`; ignored if `weights` "
-        "is a directory",
+        description="a RoBERTa encoder: `tiny` for CPUs, `roberta_base` or `roberta_large`; or `hf/TYPE`: a model "
+        "type of transformers, such as `hf/distilbert`. Ignored if `weights` is a folder",
     )
     options: ModelOptions = OPTIONS
     weights: Annotated[
         str, Field(pattern=allowing(r"^(none|file:///.+)$", "none or file:///…"), max_length=LONGEST_URL)
     ] = Field(
         default="none",
-        description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
-        "directory below an allowed root, as `transformers` saves it: an encoder of one of the types with its "
-        "tokenizer; a head for the same classes is kept",
+        description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a "
+        "transformers folder inside an allowed folder, with an encoder and its tokenizer. A head for "
+        "the same classes is kept",
     )
     init: Init = Field(default="default", description="initialization of layers that `weights` does not fill")
     freeze: Patterns = Field(
-        default=[], description="parameters that do not train: names, prefixes of names, or patterns with *"
+        default=[], description="parameters to freeze: names, prefixes of names, or patterns with *"
     )
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.1, description="dropout of layers, attention and head"
+        default=0.1, description="dropout of the layers, the attention and the head"
     )
 
     @model_validator(mode="after")
@@ -80,28 +79,29 @@ class TextModelConfig(ModelConfig):
 
 class TextDataConfig(DataConfig):
     source: BundleOrFile = Field(
-        description="`bundle:sha256:…`, or `file:///…` below an allowed root: a folder with one file per class, or a "
-        "CSV or JSON-lines file with text and label"
+        description="`bundle:sha256:…`, or `file:///…` inside an allowed folder: a folder with one file per class, "
+        "or a CSV or JSON-lines file with text and label"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.1, description="share for validation, if the source has no split of its own"
+        default=0.1, description="fraction for validation, if the source has no validation split"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
     max_length: Annotated[int, Field(ge=8, le=512)] = Field(
-        default=128, description="longest text in tokens; longer texts are cut"
+        default=128, description="maximum tokens of a text; longer texts are cut"
     )
     vocabulary: Annotated[int, Field(ge=300, le=200_000)] = Field(
-        default=8000, description="tokens of a tokenizer that is trained on the texts"
+        default=8000, description="vocabulary size of a tokenizer that is trained on the texts"
     )
     group_by_length: bool = Field(
-        default=True, description="batches of texts of like lengths, in random order: less padding; false: random texts"
+        default=True,
+        description="batch texts of similar length, in random order (less padding); false: batch random texts",
     )
 
 
 class TextLoss(Schema):
-    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over the samples")
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="loss: the mean over the samples")
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of each target that is distributed over all classes"
+        default=0.0, description="fraction of each target that is spread over all classes"
     )
     class_weights: ClassWeights = CLASS_WEIGHTS
 
@@ -129,7 +129,7 @@ class TextSchedulerConfig(SchedulerConfig):
 
 
 class TextClassification(Recipe):
-    """A classifier of texts: a RoBERTa encoder with a new head."""
+    """Classifies texts with a RoBERTa encoder and a new head."""
 
     model: TextModelConfig = TextModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     data: TextDataConfig  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen

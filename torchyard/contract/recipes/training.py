@@ -27,7 +27,7 @@ class TrainingConfig(Schema):
         default=1, description="micro-batches of an optimizer step on each rank"
     )
     seed: Seed = Field(default=42, description="seed of initial weights, sample order, augmentation and dropout")
-    deterministic: bool = Field(default=False, description="two runs end bit-equal; training is slower")
+    deterministic: bool = Field(default=False, description="make two runs bit-identical; training is slower")
     precision: Literal["auto", "bf16", "fp16", "fp32"] = Field(
         default="auto",
         description="number format of the forward pass in training; `auto`: bf16 on a GPU that supports it, else fp32",
@@ -39,21 +39,23 @@ class TrainingConfig(Schema):
         description="halve micro-batches that do not fit in memory, and double the accumulation",
     )
     max_nonfinite_steps: Count = Field(
-        default=3, description="fail after this many steps in a row with a NaN or infinite loss or gradient norm"
+        default=3, description="fail after this many consecutive steps with a NaN or infinite loss or gradient norm"
     )
 
 
 class LookaheadConfig(Schema):
-    """Lookahead (Zhang et al., arXiv 1907.08610): slow weights follow the fast ones."""
+    """Lookahead (Zhang et al., arXiv 1907.08610): slow weights that follow the trained weights."""
 
     every_steps: Count = Field(default=5, description="optimizer steps between two updates of the slow weights")
     alpha: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.5, description="step of the slow weights towards the fast ones, as a share of their distance"
+        default=0.5, description="step of the slow weights towards the trained ones, as a fraction of the distance"
     )
 
 
 class OptimizerConfig(Schema):
-    name: Literal["sgd", "adam", "adamw", "rmsprop"] = Field(default="adamw", description="an optimizer of PyTorch")
+    name: Literal["sgd", "adam", "adamw", "rmsprop"] = Field(
+        default="adamw", description="the optimizer, from torch.optim"
+    )
     lr: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=0.002, description="learning rate after the warm-up; see lr_scaling"
     )
@@ -68,7 +70,9 @@ class OptimizerConfig(Schema):
     clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="largest norm of all gradients together; null: no clipping"
     )
-    lookahead: LookaheadConfig | None = Field(default=None, description="slow weights that follow the trained ones")
+    lookahead: LookaheadConfig | None = Field(
+        default=None, description="Lookahead: slow weights that follow the trained weights"
+    )
     lr_scaling: Literal["none", "linear", "sqrt"] = Field(
         default="none",
         description="multiply lr by the ratio of global batch to per_device_batch_size, or by its square root",
@@ -85,7 +89,7 @@ class OptimizerConfig(Schema):
 
 class SchedulerConfig(Schema):
     name: Literal["constant", "step", "cosine", "plateau"] = Field(
-        default="cosine", description="the learning rate after the warm-up"
+        default="cosine", description="schedule of the learning rate after the warm-up"
     )
     warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=0, description="optimizer steps of a linear warm-up; 0: none"
@@ -94,13 +98,13 @@ class SchedulerConfig(Schema):
         default=0.0, description="the warm-up in epochs instead of steps, such as 0.5; 0: warmup_steps counts"
     )
     step_epochs: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
-        default=30.0, description="`step`: epochs between two drops; a fraction drops within an epoch, such as 2.4"
+        default=30.0, description="`step`: epochs between two drops, such as 2.4"
     )
     gamma: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.1, description="`step`, `plateau`: factor of each drop"
     )
     patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        default=10, description="`plateau`: evaluations in a row without a better checkpoint.monitor before a drop"
+        default=10, description="`plateau`: consecutive evaluations without a better monitored metric before a drop"
     )
     min_lr: Annotated[float, Field(ge=0)] = Field(
         default=0.0, description="`cosine`: the last learning rate; `plateau`: the lowest"
@@ -124,22 +128,24 @@ class EmaConfig(Schema):
     """An exponential moving average of weights and buffers, which evaluation and checkpoints use."""
 
     decay: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.9999, description="share of the average that an optimizer step keeps"
+        default=0.9999, description="decay of the average at each optimizer step"
     )
     ramp: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=2000, description="optimizer steps over which the decay rises: decay · (1 − exp(−step / ramp)); 0: none"
     )
     device: Literal["model", "cpu"] = Field(
         default="model",
-        description="where the average is: on the model's device, or in host memory, where a thread updates it",
+        description="where to keep the average: on the model's device, or in host memory, where a thread updates it",
     )
 
 
 class EarlyStoppingConfig(Schema):
-    monitor: MetricKey = Field(default="val/loss", description="metric that has to improve")
+    monitor: MetricKey = Field(default="val/loss", description="metric that must improve")
     mode: Literal["min", "max"] = Field(default="min", description="whether lower or higher values are better")
-    patience: Count = Field(default=50, description="evaluations in a row without an improvement")
-    min_delta: Annotated[float, Field(ge=0)] = Field(default=0.0, description="smallest change that is an improvement")
+    patience: Count = Field(default=50, description="consecutive evaluations without an improvement")
+    min_delta: Annotated[float, Field(ge=0)] = Field(
+        default=0.0, description="minimum change that counts as an improvement"
+    )
 
 
 class LocalSgdConfig(Schema):
@@ -152,7 +158,7 @@ class LocalSgdConfig(Schema):
 
 
 class DistributedConfig(Schema):
-    """How the ranks train one model together."""
+    """How the ranks train one model."""
 
     strategy: Literal["ddp", "local_sgd", "fsdp"] = Field(
         default="ddp",
@@ -170,7 +176,7 @@ class DistributedConfig(Schema):
     )
     timeout: AutoDuration = Field(
         default="auto",
-        description="timeout of a collective; `auto`: a minute longer than `stall_timeout`, which ends a hang first",
+        description="timeout of a collective; `auto`: one minute longer than `stall_timeout`",
     )
 
     def collective_timeout(self, stall_timeout: timedelta = STALL_TIMEOUT) -> timedelta:
@@ -206,7 +212,7 @@ class EvaluationConfig(Schema):
         default=0.5, description="segmentation: a pixel with a higher probability is positive"
     )
     remeasure_best: bool = Field(
-        default=True, description="evaluate the best checkpoint again in one process, when the run has ended"
+        default=True, description="re-evaluate the best checkpoint in one process after training"
     )
 
 
@@ -235,7 +241,7 @@ class Recipe(Schema):
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     lr_scheduler: SchedulerConfig = SchedulerConfig()
-    ema: EmaConfig | None = Field(default=None, description="an average of the weights, which is evaluated and saved")
+    ema: EmaConfig | None = Field(default=None, description="keep an average of the weights, and evaluate and save it")
     early_stopping: EarlyStoppingConfig | None = Field(
         default=None, description="end the run when a metric stops improving"
     )

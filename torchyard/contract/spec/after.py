@@ -11,19 +11,19 @@ Ending = Literal["succeeded", "finished", "failed"]
 
 
 class After(Schema):
-    """Another job that must have ended before this one starts."""
+    """A job that must end before this one starts."""
 
     job: Annotated[
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
-            description="its id or its name: of the newest of your jobs, else of the newest that you may read; in an "
-            "`atomic` batch also the name of another job of the batch",
+            description="id or name of the job. A name means your newest job with it, else the newest that you may "
+            "read; in an `atomic` batch it may be another job of the batch",
         ),
     ]
     on: Ending = Field(
         default="succeeded",
-        description="how it must end; `finished`: in any way. If it ends otherwise, this job fails",
+        description="how the job must end; `finished` accepts every end. If it ends differently, this job fails",
     )
 
 

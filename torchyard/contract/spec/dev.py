@@ -16,9 +16,9 @@ _KEPT_OF_CONFIG = ("code", "mounts", "requirements", "python", "checkpoints", "l
 
 
 class Dev(Schema):
-    """What a job has of its own that waits where another one has worked."""
+    """Options of a job that runs no program and waits for you to work in it."""
 
-    name: JobName | None = Field(default=None, description="what it is called; null: as the other one")
+    name: JobName | None = Field(default=None, description="name of the new job; null: the name of the old one")
     time_limit: Duration = Field(description="as in a job spec")
     idle_timeout: Duration = Field(description="as in a job spec")
 

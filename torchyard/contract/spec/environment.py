@@ -26,7 +26,7 @@ def is_reserved(name: str) -> bool:
 
 
 class SecretRef(Schema):
-    """The value of a variable: a secret of the job's owner."""
+    """A reference to a secret of the job's owner, as the value of a variable."""
 
     secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
 
@@ -54,7 +54,7 @@ Env = Annotated[
     dict[str, Annotated[str, Field(max_length=32_768)] | SecretRef],
     Field(
         max_length=256,
-        description="variables of the ranks; a value is a text, or `{secret: NAME}`",
+        description="environment variables; a value is a text or `{secret: NAME}`",
         json_schema_extra={"propertyNames": {"pattern": _KEY}},
     ),
     AfterValidator(_are_the_users),

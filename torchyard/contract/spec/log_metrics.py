@@ -56,10 +56,11 @@ MetricPattern = Annotated[str, Field(min_length=1, max_length=MOST_METRIC_PATTER
 
 
 class LogMetrics(Schema):
-    """The metrics that are read from what rank 0 writes."""
+    """Metrics to read from the output of rank 0."""
 
     patterns: Annotated[list[MetricPattern], Field(max_length=MOST_METRIC_PATTERNS)] = Field(
         default=[],
-        description="expressions in RE2's syntax, with a group `value`, the number. `step` is the step, else the lines "
-        "that match are counted; `key` the metric's name, else the last word before the value",
+        description="regular expressions (RE2 syntax) with a group `value`: the number. Optional groups: `step` "
+        "(default: the count of matching lines) and `key`: the name of the metric (default: the last "
+        "word before the value)",
     )

@@ -45,28 +45,34 @@ Devices = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
 
 
 class Resources(Schema):
-    """What one attempt holds while it runs."""
+    """The resources that an attempt uses while it runs."""
 
-    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = Field(default=1, description="several need a pool")
-    devices_per_node: Devices = Field(default=1, description="one process (rank) for each")
-    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
-    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = Field(
+        default=1, description="number of machines; more than 1 needs a pool"
+    )
+    devices_per_node: Devices = Field(default=1, description="devices on each node; one process (rank) for each device")
+    device: Literal["auto", "cuda", "cpu"] = Field(
+        default="auto", description="`cuda`: GPUs; `cpu`: CPU slots; `auto`: GPUs if the worker has any, else CPU slots"
+    )
+    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+        default=None, description="minimum memory of each GPU, in GiB"
+    )
     gpu: GpuNames | None = Field(
         default=None,
         exclude_if=_is_none,
-        description="names of GPUs, any of which will do: `H100`, `A100-80GB`",
+        description="accepted names of GPUs, such as `H100` or `A100-80GB`; any one of them is enough",
     )
     cpus: Annotated[float, Field(gt=0, le=MOST_CPUS)] | None = Field(
-        default=None, exclude_if=_is_none, description="processors of each host, for all its processes together"
+        default=None, exclude_if=_is_none, description="CPUs on each node, for all its processes together"
     )
     memory_gb: Annotated[float, Field(gt=0, le=MOST_MEMORY_GB)] | None = Field(
-        default=None, exclude_if=_is_none, description="memory of each host, for all its processes together, in GiB"
+        default=None, exclude_if=_is_none, description="memory on each node in GiB, for all its processes together"
     )
     pool: PoolName | None = Field(
-        default=None, exclude_if=_is_none, description="a cluster's partition; null: one of the service's own workers"
+        default=None, exclude_if=_is_none, description="name of a Slurm pool; null: one of the service's own workers"
     )
     worker: WorkerName | None = Field(
-        default=None, exclude_if=_is_none, description="the name of the worker on which it starts; null: on any"
+        default=None, exclude_if=_is_none, description="name of the worker to run on; null: any worker"
     )
 
     @property
@@ -124,9 +130,11 @@ SlurmFeatures = Annotated[str, Field(pattern=SLURM_FEATURES)]
 
 
 class SlurmOptions(Schema):
-    """What the job asks of the pool's cluster besides devices. The pool's operator says what is allowed."""
+    """Options for the pool's Slurm cluster. The pool's operator decides which values are allowed."""
 
-    account: SlurmWord | None = Field(default=None, description="null: the one of the job's owner, if there is one")
-    qos: SlurmWord | None = Field(default=None, description="null: the account's")
-    constraint: SlurmFeatures | None = Field(default=None, description="features that the nodes must have")
-    reservation: SlurmWord | None = Field(default=None, description="a reservation of the cluster to run in")
+    account: SlurmWord | None = Field(
+        default=None, description="Slurm account; null: the account of the job's owner, if there is one"
+    )
+    qos: SlurmWord | None = Field(default=None, description="Slurm quality of service; null: the account's")
+    constraint: SlurmFeatures | None = Field(default=None, description="required features of the nodes")
+    reservation: SlurmWord | None = Field(default=None, description="Slurm reservation to run in")

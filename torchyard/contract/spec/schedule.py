@@ -34,15 +34,15 @@ class Schedule(Schema):
 
     cron: Cron = Field(description="minute, hour, day of the month, month and day of the week, such as `0 3 * * *`")
     timezone: Annotated[str, Field(pattern=_ZONE, max_length=100)] = Field(
-        default="UTC", description="whose clock the times are of, such as `Europe/Berlin`"
+        default="UTC", description="time zone of the times, such as `Europe/Berlin`"
     )
     overlap: Overlap = Field(
         default="skip",
-        description="when the run before has not ended: `skip` this one, `queue` it until then (once, however many "
-        "times pass), or `cancel` the run before",
+        description="if the previous run has not ended: `skip` this run; `queue` it until then (at most one run "
+        "waits); or `cancel` the previous run",
     )
     until: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = Field(
-        default=None, description="no run is due later than this (RFC 3339)"
+        default=None, description="time of the last run at the latest (RFC 3339)"
     )
 
 

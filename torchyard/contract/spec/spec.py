@@ -46,10 +46,12 @@ JobName = Annotated[
     str,
     Field(
         pattern=JOB_NAME_PATTERN,
-        description="what the job is called; several may have one name",
+        description="name of the job; it need not be unique",
     ),
 ]
-Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="higher starts first")]
+Priority = Annotated[
+    int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="jobs with a higher priority start first")
+]
 
 MOST_SPEC_BYTES = 262_144
 """The most bytes of a job spec that is submitted."""
@@ -58,21 +60,29 @@ MOST_SPEC_VALUES = 10_000
 
 
 class CheckpointPolicy(Schema):
-    every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
-    every_steps: Count | None = Field(default=None, description="null: only by epochs, at a stop and at the end")
-    keep_last: Count | None = Field(default=None, description="the newest ones to keep; null keeps all")
-    keep_best: Count = Field(default=1, description="the best ones to keep beside them, by `monitor`")
-    monitor: MetricKey = Field(default="val/loss", description="the metric that decides which checkpoint is `best`")
+    every_epochs: Count | None = Field(
+        default=1, description="epochs between two checkpoints; null: only by steps, at a stop and at the end"
+    )
+    every_steps: Count | None = Field(
+        default=None, description="steps between two checkpoints; null: only by epochs, at a stop and at the end"
+    )
+    keep_last: Count | None = Field(default=None, description="number of newest checkpoints to keep; null: all")
+    keep_best: Count = Field(default=1, description="number of best checkpoints to keep in addition, by `monitor`")
+    monitor: MetricKey = Field(
+        default="val/loss", description="monitored metric: it decides which checkpoint is `best`"
+    )
     mode: Literal["min", "max"] = Field(
-        default="min", description="whether the least or the greatest value is the best"
+        default="min", description="whether a lower (`min`) or a higher (`max`) value is better"
     )
 
 
 class Profile(Schema):
-    """Which optimizer steps of rank 0 are profiled by torch.profiler."""
+    """The optimizer steps of rank 0 to profile with torch.profiler."""
 
-    start: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(default=20, description="the step after which it begins")
-    steps: Annotated[int, Field(ge=1, le=100)] = Field(default=5, description="how many steps it takes")
+    start: Annotated[int, Field(ge=1, le=2**31 - 1)] = Field(
+        default=20, description="step after which the profile begins"
+    )
+    steps: Annotated[int, Field(ge=1, le=100)] = Field(default=5, description="number of steps to profile")
 
 
 class _Common(Schema):
@@ -80,59 +90,64 @@ class _Common(Schema):
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     priority: Priority = 0
     preemptible: bool = Field(
-        default=False, description="may be stopped, with a checkpoint, so that another job can start"
+        default=False,
+        description="whether other jobs may preempt this job; it saves a checkpoint and returns to the queue",
     )
     max_restarts: Annotated[int, Field(ge=0, le=MOST_RESTARTS)] = Field(
         default=DEFAULT_RESTARTS,
-        description="retries that count; an error of the program before its first progress has none",
+        description="maximum number of restarts after a failure. An error of the program before its first progress "
+        "is not retried",
     )
-    time_limit: Duration = Field(default=DEFAULT_TIME_LIMIT, description="over all attempts")
+    time_limit: Duration = Field(default=DEFAULT_TIME_LIMIT, description="maximum run time of all attempts together")
     stall_timeout: Duration = Field(
-        default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"
+        default=STALL_TIMEOUT, description="maximum time without progress. For a script it counts from its first event"
     )
     idle_timeout: Duration | None = Field(
         default=None,
         exclude_if=lambda value: value is None,
-        description="so long all its GPUs may be used below 5% once it has set up: it is warned at half of that, and "
-        "then stopped; at least `1m`. null: the server's maximum, if it has one",
+        description="stop the job after this time with all GPUs below 5% utilization; a warning comes at half of "
+        "it. At least `1m`; null: the server's maximum, if it has one",
     )
-    stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
+    stop_grace: Duration = Field(default=timedelta(seconds=30), description="time between the stop signal and the kill")
     launcher: Literal["auto", "warm", "torchrun"] = Field(
         default="auto",
-        description="`auto`: from the worker's warm process in well under a second, by torchrun where that cannot be",
+        description="`auto`: fork from the worker's warm process (starts in under a second) if possible, else torchrun",
     )
     visibility: Visibility | None = Field(
         default=None,
-        description="`team`: every user may read the job; `private`: its owner and administrators; null: the server's",
+        description="`team`: all users may read the job; `private`: only its owner and administrators; null: the "
+        "server's default",
     )
-    labels: Labels = Field(default={}, description="names with values, by which jobs are found and grouped")
+    labels: Labels = Field(default={}, description="labels to find and group jobs by")
     env: Env = {}
     slurm: SlurmOptions | None = Field(
-        default=None, exclude_if=lambda value: value is None, description="only with `resources.pool`"
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="options for the Slurm cluster of `resources.pool`",
     )
     profile: Profile | None = Field(
         default=None,
         exclude_if=lambda value: value is None,
-        description="profile some steps: a trace as an artifact, and the largest costs as a message",
+        description="profile some steps; the trace is stored as an artifact, and a message lists the largest costs",
     )
     notify: JobNotify = None
     init_from: Annotated[str, Field(pattern=INIT_FROM, max_length=300)] | None = Field(
         default=None,
         exclude_if=lambda value: value is None,
-        description="weights to start from: `job_…/REF`, a checkpoint of a job that you may read, where REF is `best`, "
-        "`latest`, `epoch-N`, `step-N` or an id; `${jobs.NAME.REF}` of a job in `after`, once it has ended; or "
-        "`swp_…/best` or `model:NAME@VERSION`. The job keeps exactly these files until it ends",
+        description="checkpoint to take the initial weights from: `job_…/REF`, where REF is `best`, `latest`, "
+        "`epoch-N`, `step-N` or an id; `${jobs.NAME.REF}` for a job in `after`; `swp_…/best`; or "
+        "`model:NAME@VERSION`. It is resolved at submission, and the files stay until the job ends",
     )
     after: Annotated[list[After], Field(max_length=MOST_AFTER)] = Field(
         default=[],
         exclude_if=lambda value: not value,
-        description="jobs that must have ended before this one starts",
+        description="jobs that must end before this one starts",
     )
 
     schedule: ScheduleKey | None = Field(
         default=None,
         exclude_if=lambda value: value is None,
-        description="submit it again and again, by `POST /v1/schedules`: a cron text, or with a time zone and more",
+        description="times for `POST /v1/schedules`: a cron expression, or an object with a time zone and more",
     )
 
     @property
@@ -178,7 +193,7 @@ class RecipeSpec(_Common):
     mode: Literal["train", "evaluate"] = Field(
         default="train",
         exclude_if=lambda value: value == "train",
-        description="`evaluate`: measure the checkpoint of `init_from` on the validation split of the data, and end",
+        description="`train`, or `evaluate`: evaluate the checkpoint of `init_from` on the validation split, then end",
     )
     config: recipes.Recipe
 
@@ -233,20 +248,20 @@ class RecipeSpec(_Common):
 
 
 class ScriptSpec(_Common):
-    """A job that runs the user's own script."""
+    """A job that runs your own program."""
 
     trainer: Literal["script"]
     name: JobName = "script"
     keep: Annotated[list[KeptPattern], Field(max_length=MOST_KEEP)] = Field(
         default=[],
         exclude_if=lambda patterns: not patterns,
-        description="patterns of files and folders, below the working folder, that are stored by their paths while the "
-        "program runs and at its end. Without any, what it has created or changed, up to 64 MiB or the worker's limit",
+        description="patterns of files and folders in the working folder to store, while the program runs and at "
+        "its end. Default: the files that it created or changed, up to 64 MiB or the worker's limit",
     )
     metrics: LogMetrics = Field(
         default=LogMetrics(),
         exclude_if=lambda metrics: not metrics.patterns,
-        description="metrics that are read from the lines that the program writes",
+        description="metrics to read from the program's output",
     )
     config: recipes.Script
 

@@ -51,7 +51,7 @@ Key = Annotated[
 
 
 class SweepState(StrEnum):
-    """The state of a sweep. Only `store.sweeps.sweeps` writes it."""
+    """The state of a sweep."""  # only store.sweeps.sweeps writes it
 
     RUNNING = "running"  # trials are made while there are points and room
     PAUSED = "paused"  # none is made; those that waited or ran are paused
@@ -67,12 +67,12 @@ class SweepState(StrEnum):
 
 
 class Range(Schema):
-    """Numbers from `min` to `max`, both included."""
+    """Numbers from `min` to `max`, inclusive."""
 
     min: float
     max: float
-    log: bool = Field(default=False, description="as many between 1 and 10 as between 10 and 100")
-    step: Annotated[float, Field(gt=0)] | None = Field(default=None, description="only min, min + step, …")
+    log: bool = Field(default=False, description="sample on a logarithmic scale")
+    step: Annotated[float, Field(gt=0)] | None = Field(default=None, description="use only min, min + step, …")
     integer: bool = Field(default=False, description="whole numbers only")
 
     @model_validator(mode="after")
@@ -143,14 +143,14 @@ _Points = Annotated[list[_Point], Field(max_length=MOST_POINTS, fail_fast=True)]
 
 
 class Halving(Schema):
-    """When trials of `asha` stop: at `min`, `min · factor`, …; the best of each go on, to `max` at most."""
+    """The rungs of `asha`: `min`, `min · factor`, … up to `max`. Trials stop at a rung, and the best ones continue."""
 
-    min: Count = Field(description="how long a trial runs before it may be stopped")
-    max: Count = Field(description="how long the best ones run")
+    min: Count = Field(description="the first rung: how long each trial runs")
+    max: Count = Field(description="the last rung: how long the best trials run")
     factor: Annotated[int, Field(ge=2, le=100)] = Field(
-        default=3, description="of so many trials one goes on, for so many times as long"
+        default=3, description="one in `factor` trials continues, for `factor` times as long"
     )
-    unit: Literal["epochs", "steps"] = Field(default="epochs", description="of min and max")
+    unit: Literal["epochs", "steps"] = Field(default="epochs", description="unit of `min` and `max`")
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
@@ -168,44 +168,56 @@ class Halving(Schema):
 
 
 class SweepSpec(Schema):
-    """A job spec, and what varies of it. Each point is a trial: an ordinary job of the sweep."""
+    """A job spec and the parameters to vary. Each point is a trial, and each trial is a job."""
 
-    name: JobName = Field(default="sweep", description="of the sweep; its jobs are NAME-0, NAME-1, …")
+    name: JobName = Field(default="sweep", description="name of the sweep; its jobs are NAME-0, NAME-1, …")
     method: Method = Field(
         default="grid",
-        description="`grid`: each value with each of the others; `random`: values at random; `tpe`: each chosen by what"
-        " went well before; `asha`: stops early what is not among the best; `list`: `points`; `array`: one job"
-        " `trials` times",
+        description="`grid`: all combinations; `random`: random values; `tpe`: values proposed from earlier "
+        "results; `asha`: TPE with early stopping at rungs; `list`: the points in `points`; `array`: "
+        "the same job `trials` times",
     )
     parameters: _Parameters = Field(
-        default={}, description="what varies: by its path in the job spec, or `args.NAME`, an option of a script"
+        default={},
+        description="the values of each parameter. The key is a path in the job spec, or `args.NAME` "
+        "for the option --NAME of a script",
     )
     points: _Points = Field(
-        default=[], exclude_if=lambda points: not points, description="of `list`: the values of each trial"
+        default=[], exclude_if=lambda points: not points, description="`list`: the values of each trial"
     )
     styles: _Styles = Field(
         default={},
         exclude_if=lambda styles: not styles,
-        description="how an argument `args.NAME` is written: `value`: --NAME VALUE; `equals`: --NAME=VALUE; `flag`:"
-        " --NAME or nothing; `no-flag`: --NAME or --no-NAME; `words`: --NAME and each item of a list; `hydra`:"
-        " NAME=VALUE; `placed`: in place of {NAME} in the other arguments",
+        description="how to write each argument `args.NAME`: `value`: --NAME VALUE; `equals`: --NAME=VALUE; `flag`:"
+        " --NAME or nothing; `no-flag`: --NAME or --no-NAME; `words`: --NAME and each item of a list; "
+        "`hydra`: NAME=VALUE; `placed`: replaces {NAME} in the other arguments",
     )
-    trials: Count | None = Field(default=None, description="how many: of `random`, `tpe`, `asha` and `array`")
+    trials: Count | None = Field(default=None, description="`random`, `tpe`, `asha`, `array`: number of trials")
     max_parallel: Count | None = Field(
-        default=None, description="trials that wait or run at once; null: all, and 4 of `tpe` and `asha`"
+        default=None,
+        description="maximum number of trials that wait or run at the same time; null: no limit, but "
+        "4 for `tpe` and `asha`",
     )
     monitor: MetricKey | None = Field(
-        default=None, description="the metric that ranks the trials; null: `checkpoint.monitor` of the job"
+        default=None, description="metric that ranks the trials; null: `checkpoint.monitor` of the job"
     )
-    mode: Literal["min", "max"] | None = Field(default=None, description="null: `checkpoint.mode` of the job")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default=0, description="of `random`, `tpe` and `asha`")
-    halving: Halving | None = Field(default=None, description="of `asha`: when trials stop")
-    max_failed: Count | None = Field(default=10, description="after so many failed trials the sweep stops; null: never")
-    visibility: Visibility | None = Field(default=None, description="of the sweep and its jobs; null: the server's")
+    mode: Literal["min", "max"] | None = Field(
+        default=None, description="whether a lower or a higher value is better; null: `checkpoint.mode` of the job"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        default=0, description="`random`, `tpe`, `asha`: seed of the random choices"
+    )
+    halving: Halving | None = Field(default=None, description="`asha`: the rungs")
+    max_failed: Count | None = Field(
+        default=10, description="number of failed trials after which the sweep stops; null: no limit"
+    )
+    visibility: Visibility | None = Field(
+        default=None, description="visibility of the sweep and its jobs; null: the server's default"
+    )
     labels: Annotated[Labels, BeforeValidator(_few_labels)] = Field(
-        default={}, description="of all its jobs, beside those of the job spec"
+        default={}, description="labels of all its jobs, in addition to those of the job spec"
     )
-    job: Annotated[dict[str, JsonValue], _BYTES] = Field(description="the job spec, without what varies if you like")
+    job: Annotated[dict[str, JsonValue], _BYTES] = Field(description="the job spec; it need not have the varied keys")
 
     @model_validator(mode="after")
     def _has_what_its_method_needs(self) -> Self:
@@ -278,10 +290,10 @@ class SweepSpec(Schema):
 
 
 class SweepExtension(Schema):
-    """What can be added to a sweep; one that has finished begins again."""
+    """Additions to a sweep. A finished sweep continues."""
 
-    trials: Count | None = Field(default=None, description="so many more, of `random`, `tpe`, `asha` and `array`")
-    points: Annotated[_Points, Field(min_length=1)] | None = Field(default=None, description="these too, of `list`")
+    trials: Count | None = Field(default=None, description="`random`, `tpe`, `asha`, `array`: number of trials to add")
+    points: Annotated[_Points, Field(min_length=1)] | None = Field(default=None, description="`list`: points to add")
     max_parallel: Count = UNSET
 
     @model_validator(mode="after")

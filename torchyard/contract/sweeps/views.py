@@ -12,7 +12,7 @@ from torchyard.contract.wire.view import Number, View
 
 
 class TrialCounts(View):
-    """How many trials a sweep has in all, and in each state. `waiting`: their jobs are not made yet."""
+    """The number of trials in each state, and in all. `waiting` trials have no job yet."""
 
     total: int
     waiting: int = 0
@@ -38,7 +38,7 @@ class BestTrial(View):
 
 
 class SweepSummary(View):
-    """A sweep as lists show it."""
+    """A sweep, without its spec."""
 
     id: str
     name: str
@@ -64,14 +64,14 @@ class SweepView(SweepSummary):
 
 
 class SweepResolved(View):
-    """A sweep's spec with every default filled in, and how many trials it would have."""
+    """A sweep's spec with all defaults, and its number of trials."""
 
     spec: SweepSpec
     points: int
 
 
 class TrialView(View):
-    """A trial of a sweep. Ranked: the best value first, those without a value last, equal ones by number."""
+    """A trial of a sweep. Rank 1 has the best value. Equal values rank by number. Without a value, `rank` is null."""
 
     number: int
     job_id: str | None
@@ -93,7 +93,7 @@ class TrialView(View):
 
 
 class JobSweep(View):
-    """The sweep that made a job."""
+    """The sweep of a job."""
 
     id: str
     name: str

@@ -22,7 +22,7 @@ MOST_WORKER_USERS = 1000
 """The most users whose jobs a worker takes, where it takes only theirs."""
 MOST_SCOPES = 100
 """The most scopes that are named for a token, equal ones included."""
-_EXEC = "whether the session has the scope jobs:exec, too, where the token has it"
+_EXEC = "whether the session gets the scope `jobs:exec`, if the token has it"
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
 
@@ -48,7 +48,7 @@ WorkerUserNames = Annotated[list[UserName], Field(max_length=MOST_WORKER_USERS)]
 class WorkerUsers(Schema):
     """The users whose jobs a worker takes."""
 
-    users: WorkerUserNames = Field(description="null: all")
+    users: WorkerUserNames = Field(description="users whose jobs the worker takes; null: all users")
 
 
 class NewUser(Schema):
@@ -59,35 +59,39 @@ class NewUser(Schema):
 
 
 class UserPatch(Schema):
-    """What can be changed of a user. What is null or left out stays."""
+    """Changes of a user. Omitted or null fields stay."""
 
     role: RoleName | None = None
     disabled: bool | None = None
-    jobs: Literal["keep", "cancel"] = Field(default="keep", description="what becomes of a disabled user's jobs")
+    jobs: Literal["keep", "cancel"] = Field(default="keep", description="what to do with the jobs of a disabled user")
 
 
 class NewToken(Schema):
     """A token to make."""
 
     name: TokenName = "token"
-    user: UserName | None = Field(default=None, description="whose token; only an administrator may name another user")
+    user: UserName | None = Field(
+        default=None, description="user of the token; only an administrator may name another user"
+    )
     scopes: Annotated[list[Scope], BeforeValidator(_scopes)] | None = Field(
         default=None,
         max_length=MOST_SCOPES,
-        description="what it may be used for; null: all that its user may do, without jobs:exec",
+        description="scopes of the token; null: the scopes of the request's token, without `jobs:exec`",
     )
-    lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
+    lifetime: Duration | None = Field(
+        default=timedelta(days=90), description="validity, such as `90d`; null: the token does not expire"
+    )
 
 
 class QuotaPatch(Schema):
-    """Limits to set. What is left out stays; null is unlimited, but no `share` is null."""
+    """Limits to set. Omitted limits stay; null is unlimited. `share` cannot be null."""
 
     devices: Limit = None
     running: Limit = None
     queued: Limit = None
     priority: Annotated[int, Field(ge=-100, le=100)] | None = None
     stored_bytes: Limit = None
-    share: Annotated[int, Field(ge=1, le=10_000, description="the part in the devices; without one, 100")] = UNSET
+    share: Annotated[int, Field(ge=1, le=10_000, description="fair-share weight; default: 100")] = UNSET
 
     @property
     def limits(self) -> dict[Resource, int | None]:
@@ -102,14 +106,14 @@ class SecretValue(Schema):
 
 
 class Login(Schema):
-    """What a browser sends for a session: a token."""
+    """A login with a token."""
 
     token: Annotated[str, Field(min_length=1, max_length=500)]
     exec: bool = Field(default=False, description=_EXEC)
 
 
 class CodeLogin(Schema):
-    """What a browser on the service's machine may send instead: a login code."""
+    """A login with a one-time code, from a browser on the service's machine."""
 
     code: Annotated[str, Field(min_length=1, max_length=100)]
     exec: bool = Field(default=False, description=_EXEC)
@@ -135,7 +139,7 @@ def _is_exact(value: JsonValue) -> bool:
 
 
 class PreferenceChanges(Schema):
-    """How a user wants the page to be, by names that only the page knows. Null removes a name."""
+    """Preferences for the page, by name. Null removes a name."""
 
     preferences: Annotated[
         dict[str, JsonValue], AfterValidator(_small), Field(json_schema_extra={BOUND_IN_BYTES: MOST_PREFERENCES_BYTES})
@@ -143,31 +147,34 @@ class PreferenceChanges(Schema):
 
 
 class NewCode(Schema):
-    """A code to make: by it a machine becomes a worker of this name, or a user logs in."""
+    """A join code to make, for a worker or a user of this name."""
 
     kind: CodeKind
-    name: UserName = Field(description="of the worker, or of the user")
-    users: WorkerUserNames = Field(default=None, description="whose jobs the worker takes; null: all")
+    name: UserName = Field(description="name of the worker or the user")
+    users: WorkerUserNames = Field(default=None, description="users whose jobs the worker takes; null: all users")
 
 
 class Joining(Schema):
-    """What a machine sends that has a code."""
+    """The request of a machine that joins with a code."""
 
     code: Annotated[str, Field(pattern=allowing(CODE_SECRET, "the last 32 characters of a code"))]
-    version: Annotated[str, Field(min_length=1, max_length=70)] = Field(description="of its Torchyard")
+    version: Annotated[str, Field(min_length=1, max_length=70)] = Field(
+        description="version of Torchyard on the machine"
+    )
     key: Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_-]{43}$", "43 letters, digits, `-` and `_`"))] = Field(
-        description="a random key of the machine, which may send the code again if the answer was lost"
+        description="a random key of the machine. With the same key, the machine may repeat the request if the "
+        "answer was lost"
     )
 
 
 class NewView(Schema):
-    """A list of jobs to keep under a name."""
+    """A view to save."""
 
     name: Annotated[str, Field(min_length=1, max_length=60, pattern=NO_CONTROLS)]
     query: Annotated[str, Field(max_length=8000, pattern=NO_CONTROLS)] = Field(
-        description="the query of the page's address, such as `state=failed&sort=name`"
+        description="query of the page's address, such as `state=failed&sort=name`"
     )
-    visibility: Visibility = Field(default="private", description="`team`: everybody may open it")
+    visibility: Visibility = Field(default="private", description="`team`: all users may open it; `private`: only you")
 
 
 class FileLink(Schema):

@@ -8,7 +8,7 @@ Visibility = Literal["private", "team"]
 
 
 class Scope(StrEnum):
-    """What a token may be used for. Each route needs one."""
+    """A scope of a token. Each route needs one scope."""
 
     ACCOUNT = "account"
     """Ask who one is. Every token has it."""
@@ -33,7 +33,7 @@ class Scope(StrEnum):
 
 
 class Role(StrEnum):
-    """What a user may do at most."""
+    """The role of a user. It limits what the user may do."""
 
     VIEWER = "viewer"
     """Reads the jobs of the team."""
@@ -53,7 +53,7 @@ DEFAULT_SHARE = 100
 
 
 class Resource(StrEnum):
-    """What an operator may limit for a user, and the user's share."""
+    """A resource that a quota limits. `share` is the fair-share weight."""
 
     DEVICES = "devices"
     """Devices that running jobs hold at once."""

@@ -33,13 +33,13 @@ class TokenView(View):
 
 
 class NewTokenView(TokenView):
-    """A token that was just made. Its text is shown this once."""
+    """A new token. Only this answer has its text."""
 
     token: str
 
 
 class MeView(View):
-    """Who makes the request, and what they may do with this token."""
+    """The user, role and scopes of the request."""
 
     name: str
     role: Role
@@ -51,14 +51,14 @@ class MeView(View):
 
 
 class SessionView(MeView):
-    """Who has just logged in, and what the page must send beside the cookie."""
+    """The user that logged in, and the `csrf` to send with the cookie."""
 
     csrf: str
     """Every request with the cookie sends it as `X-CSRF-Token`. It is told this once."""
 
 
 class BrowserSessionView(View):
-    """A browser that is signed in."""
+    """A browser session."""
 
     id: str
     token_id: str | None
@@ -74,7 +74,7 @@ class BrowserSessionView(View):
 
 
 class SavedViewView(View):
-    """A list of jobs that a user keeps under a name."""
+    """A saved view: a named list of jobs."""
 
     owner: str
     name: str
@@ -86,7 +86,7 @@ class SavedViewView(View):
 
 
 class FileLinkView(View):
-    """A link to one file, which needs neither a header nor a cookie."""
+    """A link to one file. It needs no header and no cookie."""
 
     path: str
     """The path of the file with its query, relative to the address of the service."""
@@ -95,7 +95,7 @@ class FileLinkView(View):
 
 
 class LoginCodeView(View):
-    """A one-time code that opens a session in a browser on the service's machine."""
+    """A one-time code that logs in a browser on the service's machine."""
 
     code: str
     expires_at: datetime
@@ -104,7 +104,7 @@ class LoginCodeView(View):
 
 
 class NewCodeView(View):
-    """A code by which a machine becomes a worker, or a user logs in: once, within ten minutes."""
+    """A one-time code for a new worker or a new user. It is valid for ten minutes."""
 
     code: str
     expires_at: datetime
@@ -115,7 +115,7 @@ class NewCodeView(View):
 
 
 class JoinedView(View):
-    """Who joined by a code, and the token for it, which is shown this once."""
+    """The user or worker that joined, and its token. Only this answer has the token."""
 
     kind: CodeKind
     name: str
@@ -126,20 +126,20 @@ class JoinedView(View):
 
 
 class OwnWorkerView(View):
-    """Which worker a worker's token is of."""
+    """The worker of a worker's token."""
 
     worker_id: str
 
 
 class CodeOwnerView(View):
-    """For whom a login code was made."""
+    """The user of a login code."""
 
     name: str
     role: Role
 
 
 class QuotaView(View):
-    """The limits that are set for a role or a user. A limit of null is unlimited."""
+    """The limits of a role or a user. A limit of null is unlimited."""
 
     kind: Literal["role", "user"]
     name: str
@@ -147,7 +147,7 @@ class QuotaView(View):
 
 
 class QuotaUse(View):
-    """How much of a resource a user may use and uses. A limit of null is unlimited; a priority is not used up."""
+    """A user's limit and current use of a resource. A limit of null is unlimited. A priority has no use."""
 
     resource: Resource
     limit: int | None
@@ -155,7 +155,7 @@ class QuotaUse(View):
 
 
 class UserQuotaView(View):
-    """What holds for a user: their own limits, else those of their role."""
+    """The limits that apply to a user: the user's own, else those of the role."""
 
     user: str
     uses: list[QuotaUse]
@@ -170,13 +170,13 @@ class SecretView(View):
 
 
 class RotationView(View):
-    """How many secrets were encrypted with the new key."""
+    """The number of secrets that were encrypted with the new key."""
 
     encrypted: int
 
 
 class AuditView(View):
-    """Who did what."""
+    """An entry of the audit log: who did what."""
 
     id: int
     time: datetime

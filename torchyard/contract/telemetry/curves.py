@@ -28,7 +28,7 @@ Column = Annotated[
 
 
 class CurveColumns(View):
-    """A curve by rising step, in lists of one length. Each place is a point, or a bucket of neighbouring points."""
+    """A curve by step, as columns of equal length. Each index is a point, or a bucket of points."""
 
     step: list[int]
     """Of a bucket's last point, as are `time` and `attempt`."""
@@ -48,7 +48,7 @@ class CurveColumns(View):
 
 
 class CurveView(View):
-    """A metric of a job, or with `hidden` what one attempt logged of it that a later one hides."""
+    """A curve of a metric. With `hidden`, the points of one attempt that a later attempt logged again."""
 
     job_id: str
     key: str
@@ -64,7 +64,7 @@ class CurveView(View):
 
 
 class KeyView(View):
-    """A metric of a job. `count`: points stored, of all attempts; `latest`: the value that was stored last."""
+    """A metric of a job. `count` is its stored points in all attempts; `latest` is the newest value."""
 
     key: str
     count: int
@@ -77,7 +77,7 @@ class KeyView(View):
 
 
 class JobKeys(View):
-    """The metrics of a job. A stream that begins after `position` goes on where the answer ends."""
+    """The metrics of a job. A stream `after` this `position` continues where the answer ends."""
 
     job_id: str
     position: int

@@ -45,7 +45,7 @@ class MetricView(PointView):
 
 
 class PointColumns(View):
-    """Points of one metric, in the order in which they were stored. Times are seconds since the epoch."""
+    """Points of one metric, in storage order. Times are seconds since the epoch."""
 
     step: list[int]
     value: list[Number]
@@ -54,7 +54,7 @@ class PointColumns(View):
 
 
 class ItemsView(View):
-    """What a job has stored up to `position`, since the `position` before. `metrics` is by key."""
+    """The items that a job stored between the previous `position` and this one. `metrics` is by key."""
 
     job_id: str
     position: int
@@ -64,19 +64,19 @@ class ItemsView(View):
 
 
 class StreamCursor(View):
-    """Where a stream of several jobs begins: the cursor of its first event."""
+    """The first event of a stream of several jobs: its cursor."""
 
     cursor: str
 
 
 class ChangedView(View):
-    """Something changed: read its list again."""
+    """The list has changed: read it again."""
 
     changed: bool = True
 
 
 class ListedView(View):
-    """A job was added to the lists, moved in them, or deleted. `job_id` is null where many jobs may have."""
+    """A job was added to a list, moved, or deleted. `job_id` is null if this may concern many jobs."""
 
     job_id: str | None
     deleted: bool
@@ -89,8 +89,9 @@ class EndView(View):
 
 
 class SeriesView(View):
-    """A metric by step. `source` is `run` for what the script reports itself, `tensorboard`, `wandb` and `mlflow` for
-    what was read from their files, `log` for what `metrics.patterns` found in the lines."""
+    """A metric by step. `source` is `run` for `run.log`; `tensorboard`, `wandb` or `mlflow` for their files; and `log`
+    for `metrics.patterns`.
+    """
 
     key: str
     points: list[PointView]
@@ -104,16 +105,16 @@ class MetricsView(View):
 
 
 class LogCurvesView(View):
-    """The curves that were made of a job's stored lines."""
+    """The metrics that were made from a job's log."""
 
-    keys: list[str] = Field(description="the metrics that have a curve now")
-    known: list[str] = Field(description="those of the lines that had one before, and got no points")
+    keys: list[str] = Field(description="the new metrics")
+    known: list[str] = Field(description="metrics in the log that existed before; they did not change")
     points: int
-    complete: bool = Field(description="false: the lines are too many, or take too long, to search all of them")
+    complete: bool = Field(description="false if a limit stopped the search")
 
 
 class LogLine(View):
-    """One line of output. `line` numbers the job's lines from 1; `rank` is null for the launcher's own."""
+    """A line of output. `line` counts the job's lines from 1. `rank` is null for lines of the launcher."""
 
     line: int
     time: datetime
@@ -124,9 +125,9 @@ class LogLine(View):
 
 
 class LiveLine(View):
-    """The newest text of a line that has no end so far, such as a progress bar. Empty: it has ended, or is erased.
+    """The text of an unfinished line, such as a progress bar. An empty text means that the line has ended.
 
-    Nothing stores it. It is of the same rank and stream as the log line that it becomes.
+    It is not stored. When the line ends, it comes as a log line of the same rank and stream.
     """
 
     job_id: str
@@ -137,27 +138,27 @@ class LiveLine(View):
 
 
 class LogPage(Page[LogLine]):
-    """Lines of output. `total` is the number of the job's last line.
+    """A page of output. `total` is the number of the job's last line.
 
-    With `before`, `has_more` says whether there are older lines, and `next` is null.
+    With `before`, `has_more` is true if there are older lines, and `next` is null.
     """
 
     total: int
 
 
 class LogMatch(LogLine):
-    """A line that a search found. `spans` are the places of its first matches: the first character of each, and the one
-    behind it. Empty where only the line as a whole is known to match."""
+    """A line that matches a search. `spans` has the start and end of its first matches, in characters; empty if only
+    the whole line is known to match.
+    """
 
     spans: list[tuple[int, int]] = []
 
 
 class LogSearchView(Page[LogMatch]):
-    """What a search found in the lines numbered from `first_line` to `last_line`, a part of a long log.
+    """The matches in the lines `first_line` to `last_line`: the part of the log that this request searched.
 
-    `matches` counts the matching lines of that part, also those that `data` has no room for. `complete`: the part goes
-    to the end of what was asked for; if not, later lines may match also where `data` is empty. `next`: the search goes
-    on behind this line, also where `complete` is true and `data` has no room for all.
+    `matches` counts all matching lines of this part; `data` has at most `limit` of them. `complete` is true if the part
+    reaches the end of the log. Send `next` as `after` to continue, until it is null.
     """
 
     matches: int
@@ -167,7 +168,9 @@ class LogSearchView(Page[LogMatch]):
 
 
 class RankStacksView(View):
-    """The Python stacks of one rank's threads. The job may have written any text. `note` says what is missing."""
+    """The Python stacks of one rank's threads. Without `text`, `note` has the reason. The job may have written any
+    text.
+    """
 
     rank: int
     text: str | None = None
@@ -175,7 +178,7 @@ class RankStacksView(View):
 
 
 class StacksView(View):
-    """The stacks of a running attempt. `taken_at` is null while the newest request waits for its answer."""
+    """The stacks of a running attempt. `taken_at` is null until they arrive."""
 
     attempt: int
     requested_at: datetime | None = None

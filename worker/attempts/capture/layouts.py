@@ -1,6 +1,6 @@
 """Which folders are one checkpoint, by the names of what lies in them, and what of one is still to be written.
 
-docs/your-program.md has this table, too.
+docs/reference/program.md has this table, too.
 """
 
 from collections.abc import Collection, Iterable, Mapping
