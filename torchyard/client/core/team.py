@@ -10,7 +10,7 @@ from typing import Literal
 
 from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, given, new_code, segment
 from torchyard.client.core.base import Core
-from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
+from torchyard.contract.team.roles import Resource, Role, Visibility
 from torchyard.contract.team.views import (
     BrowserSessionView,
     NewCodeView,
@@ -75,7 +75,7 @@ class TokensCore(Core):
         *,
         name: str = "token",
         user: str | None = None,
-        scopes: Sequence[Scope] | None = None,
+        scopes: Sequence[str] | None = None,
         lifetime: timedelta | None = timedelta(days=90),
     ) -> NewTokenView:
         """Makes a token for the caller or for `user`. Its text is in this answer and nowhere else.
