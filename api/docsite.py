@@ -14,7 +14,6 @@ BUILT = Path(__file__).with_name("docs")
 """Where the build of `docs/` lies; the wheel has it."""
 _INDEX = "README.html"
 """The page of a folder."""
-_SOURCES = "source/"
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -94,6 +93,5 @@ def install(app: FastAPI, folder: Path) -> None:
 
 def _file(build: _Build, name: str) -> Fixed:
     if name not in build.read:
-        media_type = "text/plain" if name.startswith(_SOURCES) else None
-        build.read[name] = Fixed.of_file(build.paths[name], headers=_HEADERS, media_type=media_type)
+        build.read[name] = Fixed.of_file(build.paths[name], headers=_HEADERS)
     return build.read[name]

@@ -61,13 +61,12 @@ class Fixed:
         return cls(content, small, media_type, {**headers, "ETag": etag_of(content), "Vary": "Accept-Encoding"})
 
     @classmethod
-    def of_file(cls, path: Path, *, headers: Mapping[str, str], media_type: str | None = None) -> Self:
-        """Reads a file. `media_type`: that of its name if None. Raises OSError."""
+    def of_file(cls, path: Path, *, headers: Mapping[str, str]) -> Self:
+        """Reads a file, whose name says its media type. Raises OSError."""
         content = path.read_bytes()
-        guessed = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        sent = media_type or guessed
-        is_text = len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(sent) is not None
-        return cls.of(content, media_type=sent, headers=headers, in_gzip=is_text)
+        media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        is_text = len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None
+        return cls.of(content, media_type=media_type, headers=headers, in_gzip=is_text)
 
     def answer(self, request: Request) -> Response:
         """Returns the content, or 304 if the caller has it."""

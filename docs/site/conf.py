@@ -71,16 +71,19 @@ class LinksToSources(SphinxTransform):
     default_priority = 10
 
     def apply(self, **options: Any) -> None:
-        for link in list(self.document.findall(addnodes.pending_xref)):
+        for link in [
+            *self.document.findall(addnodes.pending_xref),
+            *self.document.findall(addnodes.download_reference),
+        ]:
             path = self._path_of(link)
             if path is None or not path.is_file() or not path.is_relative_to(ROOT):
                 continue
             below = path.relative_to(ROOT).as_posix()
             LINKED.add(below)
             up = "../" * self.env.current_document.docname.count("/")
-            link.replace_self(nodes.reference("", "", *link.children, refuri=f"{up}source/{below}", internal=True))
+            link.replace_self(nodes.reference("", "", *link.children, refuri=f"{up}source/{below}.txt", internal=True))
 
-    def _path_of(self, link: addnodes.pending_xref) -> Path | None:
+    def _path_of(self, link: nodes.Element) -> Path | None:
         """Returns the file of a link that leads to no page."""
         if link.get("reftype") != "myst" or link["reftarget"] in self.env.found_docs:
             return None
@@ -148,6 +151,6 @@ def _add_context(app: Sphinx, page: str, _template: str, context: dict[str, Any]
 def _copy_sources(app: Sphinx, error: Exception | None) -> None:
     if error is None:
         for name in sorted(LINKED):
-            target = Path(app.outdir) / "source" / name
+            target = Path(app.outdir) / "source" / f"{name}.txt"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)

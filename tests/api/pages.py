@@ -29,7 +29,7 @@ DOCS = {
     "_static/site.css": "body{}",
     "_static/site.js": "search()",
     "searchindex.js": "Search.setIndex({})",
-    "source/docs/decisions/0001-first.md": "# <script>alert(1)</script>",
+    "source/docs/decisions/0001-first.md.txt": "# <script>alert(1)</script>",
 }
 
 

@@ -40,7 +40,7 @@ def browser(service: ApiFixture, docs: Path, tmp_path: Path) -> Iterator[TestCli
         ("operating/", "operating/README.html", HTML),
         ("_static/site.css", "_static/site.css", "text/css; charset=utf-8"),
         ("searchindex.js", "searchindex.js", "text/javascript; charset=utf-8"),
-        ("source/docs/decisions/0001-first.md", "source/docs/decisions/0001-first.md", TEXT),
+        ("source/docs/decisions/0001-first.md.txt", "source/docs/decisions/0001-first.md.txt", TEXT),
     ],
 )
 def test_each_file_of_the_site_is_answered_and_revalidated(
