@@ -40,19 +40,19 @@ class Pool:
 def refusal(pool: Pool | None, owner: str, resources: Resources) -> Reason | None:
     """Returns why a job that names the pool is not given to it now; None if it is. A pool of None is not there."""
     if pool is None:
-        return Reason(AWAY, f"{_needs(resources)}; no worker serves that pool now")
+        return Reason(AWAY, f"{_needs(resources)}; no worker serves the pool")
     if pool.draining:
         return Reason(AWAY, f"{_needs(resources)}; {pool.name} is draining")
     if pool.obstacle is not None:
         return Reason(AWAY, f"{_needs(resources)}; {pool.obstacle}")
     if pool.waiting.get(owner, 0) >= pool.ahead:
-        return Reason(AHEAD, f"{_needs(resources)}; of {owner} as many wait in its queue as may at once: {pool.ahead}")
+        return Reason(AHEAD, f"{_needs(resources)}; {owner} already has {pool.ahead} jobs waiting there (the limit)")
     return None
 
 
 def next_for(resources: Resources) -> Reason:
     """Returns why a job waits whose pool has not taken it by now, though nothing is in its way."""
-    return Reason(NEXT, f"{_needs(resources)}, which takes it next")
+    return Reason(NEXT, f"{_needs(resources)}; next to be submitted there")
 
 
 def by_name(pools: Iterable[Pool]) -> dict[str, Pool]:

@@ -18,14 +18,14 @@ class Allowance:
     def refusal(self, devices: int) -> str | None:
         """Returns why one more job with so many devices may not start now; None if it may."""
         if self.devices is not None and devices > self.devices:
-            return f"needs {devices} devices; {self.owner} may hold {self.devices} at once (quota): raise it, or cancel"
-        if self.devices is not None and self.held + devices > self.devices:
             return (
-                f"needs {devices} devices; {self.owner} may hold {self.devices} at once and holds {self.held} (quota)"
+                f"needs {devices} devices; the quota of {self.owner} allows {self.devices}: request fewer, or raise it"
             )
+        if self.devices is not None and self.held + devices > self.devices:
+            return f"needs {devices} devices; {self.owner} holds {self.held} of {self.devices} (quota)"
         if self.running is not None and self.runs + 1 > self.running:
             jobs = "job" if self.running == 1 else "jobs"
-            return f"{self.owner} may run {self.running} {jobs} at once and runs {self.runs} (quota)"
+            return f"{self.owner} runs {self.runs} of {self.running} {jobs} (quota)"
         return None
 
     def with_job(self, devices: int) -> "Allowance":

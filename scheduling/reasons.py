@@ -14,14 +14,12 @@ from scheduling.requests import Request
 from scheduling.room import Room, Sort, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Waiting
 from scheduling.steps import Reasons
-from torchyard.contract.states import Reason
+from torchyard.contract.states import DEVICES_BUSY, RESERVED, Reason
 
 PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""
 NO_SUCH_WORKER = "no_such_worker"
 """Reason code of a queued job that may start on no worker that answers."""
-RESERVED = "reserved"
-"""Reason code of a queued job for which a place is kept."""
 _MOST_NAMED = 3
 """So many hosts without a free device are named in a reason."""
 
@@ -59,9 +57,7 @@ def explain(
 
 
 def _in_turn(reason: Reason) -> Reason:
-    return Reason(
-        reason.code, f"{reason.message}; its owner waits with so many different requests that they take turns"
-    )
+    return Reason(reason.code, f"{reason.message}; the many different requests of its owner take turns")
 
 
 def over_quota(refusal: str) -> Reason:
@@ -101,13 +97,13 @@ class Explainer:
         if job.request not in self._reasons:
             self._reasons[job.request] = self._explain(job)
         reason = self._reasons[job.request]
-        return Reason(reason.code, f"{reason.message}; {ahead}") if ahead and reason.code == "devices_busy" else reason
+        return Reason(reason.code, f"{reason.message}; {ahead}") if ahead and reason.code == DEVICES_BUSY else reason
 
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
         wanted, shortage = self._described(job), self._shortage(room, room.want(job))
-        return Reason(RESERVED, f"needs {wanted}; {room.host.name} is reserved for it; {shortage}")
+        return Reason(RESERVED, f"needs {wanted}; {shortage}; {room.host.name} is reserved for this job")
 
     def _explain(self, job: Waiting) -> Reason:
         count, wanted = job.resources.total_devices, self._described(job)
@@ -120,13 +116,13 @@ class Explainer:
         if not most:
             return Reason("no_such_device", f"needs {wanted}; no worker has any")
         if most < count:
-            return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {most}")
+            return Reason("too_big", f"needs {wanted}; the largest worker ({largest}) has {most}")
         large = [(room, want) for room, want in wants if _usable(room, want) >= count]
         able = [(room, want) for room, want in large if room.has_rest(want, 0.0, 0.0)]
         if not able:
             return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
         parts = _folded([(room.host.name, self._shortage(room, want, kept=True)) for room, want in able])
-        return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
+        return Reason(DEVICES_BUSY, f"needs {wanted}; " + "; ".join(parts))
 
     def _described(self, job: Waiting) -> str:
         """Says what the job asks for: devices, a worker, and what only some hosts have."""
@@ -148,17 +144,17 @@ class Explainer:
         """Says why no host admits the job."""
         hosts, worker = [room.host for room in self._rooms], job.resources.worker
         if worker is not None and all(host.name != worker for host in hosts):
-            return f"worker {worker} does not answer now"
+            return f"worker {worker} does not answer"
         named = [host for host in hosts if worker in {None, host.name}]
         taking = [host for host in named if host.users is None or job.owner in host.users]
         if not taking:
-            return f"{' and '.join(host.name for host in named)} takes no jobs of {job.owner}"
+            return f"{' and '.join(host.name for host in named)} accepts no jobs of {job.owner}"
         for path in job.needs.folders:
             having = [host.name for host in taking if host.offer.has_folder(path)]
             if not having and self._known.has_folder(path):
                 there = [host.name for host in hosts if host.offer.has_folder(path)]
-                return f"{path} is on {' and '.join(there) or 'a worker that does not answer now'}"
-        return "no worker has all of it"
+                return f"{path} is only on {' and '.join(there) or 'a worker that does not answer'}"
+        return "no worker has all of these"
 
     def _shortage(self, room: Room, want: Want, *, kept: bool = False) -> str:
         """Describes what is free on the host. `kept`: and for whom it is kept."""
@@ -180,7 +176,7 @@ class Explainer:
         if kept and owners:
             parts.append(f", reserved for a job of {' and '.join(owners)}")
         elif preemptors := {owner for kind in kinds for owner in self._preemptors.get((host.id, kind), ())}:
-            parts.append(f", where devices are reserved for a job of {' and '.join(sorted(preemptors))}")
+            parts.append(f", where jobs stop for a job of {' and '.join(sorted(preemptors))}")
         devices = [device for device in host.devices if sort_of(device) in want.sorts]
         blocked = [device.blocked for device in devices if device.blocked is not None]
         return "".join(parts), [*dict.fromkeys(blocked)]
@@ -199,12 +195,12 @@ def _ahead(first: Waiting, job: Waiting) -> str | None:
     if first.group == job.group:
         return None
     if first.priority > job.priority:
-        why = "has a higher priority"
+        why = "higher priority"
     elif first.submitted <= job.submitted:
-        why = "was submitted earlier"
+        why = "submitted earlier"
     else:
-        why = "is of an owner who used less"
-    return f"a job of {first.owner} is ahead, as it {why}"
+        why = "its owner used less"
+    return f"behind a job of {first.owner} ({why})"
 
 
 def _usable(room: Room, want: Want) -> int:
@@ -220,7 +216,7 @@ def _rest(room: Room, want: Want, cpus_held: float = 0.0, memory_held: float = 0
         (want.memory_gb, room.host.memory_gb, memory_held, "GiB of memory"),
     ):
         if wanted and there is None:
-            parts.append(f"{room.host.name} does not say how many {what} it has")
+            parts.append(f"{room.host.name} does not report its {what.split()[-1]}")
         elif there is not None and wanted and held + wanted > there + 1e-9:
             parts.append(f"{max(0.0, there - held):g} of {there:g} {what} free on {room.host.name}")
     return "; ".join(parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from api import blocking
 from api.advice import failure
 from api.advice.facts import Facts, shown
 from torchyard.contract.advice import AdviceView
@@ -16,19 +17,19 @@ _RETRYING = "retrying"
 _HEADLINES = {
     "no_such_device": "waits: no worker has such a device",
     "too_big": "waits: no worker is large enough",
-    "no_such_worker": "waits: it may start on no worker that answers",
+    "no_such_worker": "waits: the workers it may use do not answer",
     "devices_busy": "waits for devices",
-    "reserved": "waits: a worker is kept for it",
-    "preempting": "waits: other jobs stop for it",
-    "quota": "waits: its owner's quota is used up",
-    "pool_away": "waits: its pool takes no jobs now",
-    "pool_ahead": "waits: enough jobs of its owner wait in its pool",
+    "reserved": "waits: devices are reserved for it",
+    "preempting": "waits: preempts other jobs",
+    "quota": "waits: the quota of its owner is used up",
+    "pool_away": "waits: its pool accepts no jobs",
+    "pool_ahead": "waits: its owner has enough jobs waiting in the pool",
     "pool_next": "waits for its pool",
     WAITS_FOR_JOBS: "waits for other jobs",
 }
 _STEPS = {
-    "quota": "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota.",
-    "pool_ahead": "It is given to the pool when one of its owner's jobs there starts to run, or has ended.",
+    "quota": "It starts when other jobs of its owner end, or an administrator raises the quota.",
+    "pool_ahead": "It is submitted when a job of its owner there starts or ends.",
 }
 """By the code of the scheduler's reason. So are the headlines."""
 
@@ -40,9 +41,16 @@ def judge(facts: Facts) -> AdviceView:
     reason = facts.job.status_reason
     return AdviceView(
         headline=_HEADLINES.get(reason.code, "waits"),
-        cause=shown(reason.message),
+        cause=shown(_cause(facts)),
         steps=_steps(facts),
         severity="warning" if reason.code in {"too_big", "no_such_device", "no_such_worker"} else "info",
+    )
+
+
+def _cause(facts: Facts) -> str:
+    job, reason = facts.job, facts.job.status_reason
+    return blocking.named(
+        reason.message, reason.code, job.spec.resources, facts.workers, owner=job.owner, job_id=job.id
     )
 
 
@@ -71,7 +79,7 @@ def _has_ended(awaited: AfterView) -> bool:
 
 def _of_awaited(awaited: AfterView) -> str:
     ending = {"succeeded": "succeeds", "failed": "fails"}.get(awaited.on, "ends")
-    state = "" if awaited.state is None else f", which is {awaited.state},"
+    state = "" if awaited.state is None else f" (now {awaited.state})"
     return f"It starts when {awaited.name or awaited.job_id}{state} {ending}."
 
 
@@ -84,16 +92,14 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
         if not names:
             return [f"Start a worker with {' or '.join(wanted.gpu)}: none has a GPU."]
         if not any(is_named(name, one) for name in names for one in wanted.gpu):
-            return [f"Set resources.gpu to names of what the workers have: {', '.join(names)}."]
+            return [f"Set resources.gpu to what the workers have: {', '.join(names)}."]
     if wanted.min_memory_gb:
         plain = wanted.model_copy(update={"min_memory_gb": None})
         largest = max((device.memory_bytes or 0 for device in suitable(plain, devices)), default=0) // _GIB
         if largest:
             return [f"Set resources.min_memory_gb to at most {largest}: no device has more."]
     kinds = sorted({device.kind for device in devices})
-    others = [
-        f"Set resources.device to {kind}: the workers have such devices." for kind in kinds if kind != wanted.device
-    ]
+    others = [f"Set resources.device to {kind}: the workers have that." for kind in kinds if kind != wanted.device]
     return others if wanted.device != "auto" else ["Start a worker that has devices: none has any."]
 
 
@@ -117,21 +123,21 @@ def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[st
     large = [worker for worker in alive if worker.state == "ready" and _suits(wanted, worker)]
     if not large:
         drained = [worker.name for worker in alive if worker.state == "draining" and _suits(wanted, worker)]
-        again = f"It starts when {' or '.join(drained)} takes jobs again"
+        again = f"It starts when {' or '.join(drained)} accepts jobs again"
         return [f"{again}: `torchyard undrain {drained[0]}`."] if drained else []
     nearest = max(large, key=lambda worker: (_free(wanted, worker), not _is_kept(wanted, worker)))
     free, is_kept = _free(wanted, nearest), _is_kept(wanted, nearest)
     missing = wanted.total_devices - free
     if missing <= 0:
-        sooner = f"With a shorter time_limit it may start before the job for which {nearest.name} is kept."
+        sooner = f"With a shorter time_limit it may start before the reservation of {nearest.name}."
         return [sooner] if is_kept else []
     more = "one more device" if missing == 1 else f"{missing} more devices"
     are = "is" if missing == 1 else "are"
     if is_kept:
-        return [f"It starts when {more} of {nearest.name} {are} free and not kept for another job."]
+        return [f"It starts when {more} of {nearest.name} {are} free and not reserved."]
     steps = [f"It starts when {more} of {nearest.name} {are} free."]
     if free:
-        steps.append(f"With resources.devices_per_node {free} it would fit on {nearest.name} now.")
+        steps.append(f"With resources.devices_per_node {free} it fits on {nearest.name} now.")
     return steps
 
 
@@ -145,6 +151,6 @@ def _free(wanted: Resources, worker: WorkerView) -> int:
 
 
 def _is_kept(wanted: Resources, worker: WorkerView) -> bool:
-    """Returns whether devices of the worker that suit the job are kept for another."""
+    """Returns whether devices of the worker that suit the job are reserved for another."""
     kinds = {device.kind for device in suitable(wanted, worker.devices)}
     return any(kept.kind in kinds for kept in worker.kept)

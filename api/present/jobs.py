@@ -10,6 +10,7 @@ from functools import lru_cache
 import json
 from typing import Any
 
+from api import blocking
 from api.present.forecasts import estimate_or_none
 from api.present.times import time, time_or_none
 from store.jobs.facts import (
@@ -27,6 +28,7 @@ from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.known_columns import KnownColumns
 from store.jobs.table import JobGroupFacts, JobGroups
 from store.team.callers import Caller, may_list, may_read
+from torchyard.contract.cluster.views import WorkerView
 from torchyard.contract.jobs.columns import Column, Scalar
 from torchyard.contract.jobs.views import (
     AfterView,
@@ -136,17 +138,20 @@ def known_columns(known: KnownColumns) -> ColumnsView:
     return ColumnsView(data=data, jobs=known.jobs)
 
 
-def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
-    """Returns the entry of a queued job, as the caller may see it."""
-    seen, reason = may_list(caller, facts), facts.reason
-    shown = DatedReason(code=reason.code, message=reason.message, since=time(reason.since))
+def queue_entry(facts: QueuedJob, caller: Caller, workers: Sequence[WorkerView]) -> QueueEntry:
+    """Returns the entry of a queued job, as the caller may see it. `workers`: those for which it may wait."""
+    seen, reason, resources = may_list(caller, facts), facts.reason, Resources.model_validate(facts.resources)
+    message = blocking.named(
+        reason.message, reason.code, resources, workers, owner=facts.owner, job_id=facts.id if seen else None
+    )
+    shown = DatedReason(code=reason.code, message=message, since=time(reason.since))
     return QueueEntry(
         position=facts.in_line,
         job_id=facts.id if seen else None,
         name=facts.name if seen else None,
         owner=facts.owner,
         priority=facts.priority,
-        resources=Resources.model_validate(facts.resources),
+        resources=resources,
         reason=shown if may_read(caller, facts) else None,
         not_before=time_or_none(facts.not_before),
         estimate=estimate_or_none(facts.estimate),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from api import blocking
 from api.auth.callers import ClusterReader, ClusterWriter, JobReader
 from api.middleware import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
@@ -22,7 +23,7 @@ from api.present.times import time
 from api.services import Services, ServicesDep
 from store.attempts import prices as stop_prices
 from store.cluster import shown_workers as workers
-from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
+from store.cluster.facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts, WorkerHistory
 from store.ids import is_id
 from store.jobs import queued
 from store.team.callers import Caller, may_list
@@ -50,6 +51,8 @@ from torchyard.contract.wire.view import Page
 router = guarded("cluster")
 
 UsersBody = Annotated[WorkerUsers, json_body(WorkerUsers, example={"users": ["alice"]})]
+_MOST_LOOKED_AT = 100
+"""Workers that are looked through for the jobs for which others wait."""
 _SCHEMA: dict[int | str, dict[str, Any]] = {
     200: {"model": dict[str, Any], "headers": headers("ETag")},
     304: {"description": "The answer has not changed", "headers": headers("ETag")},
@@ -166,8 +169,12 @@ def list_queue(
     begin = cursors.read(after)
     with services.store.read() as session:
         page = queued.list_queue(session, limit=limit, after=begin)
+        is_nameable = any(facts.reason.code in blocking.NAMEABLE for facts in page.items)
+        seen = workers.list_workers(session, limit=_MOST_LOOKED_AT) if is_nameable else None
+    # Of more, it is not known whether another one is large enough.
+    hosts = [worker_view(worker, caller) for worker in seen.items] if seen and not seen.has_more else []
     return QueuePage(
-        data=[jobs.queue_entry(facts, caller) for facts in page.items],
+        data=[jobs.queue_entry(facts, caller, hosts) for facts in page.items],
         has_more=page.has_more,
         next=cursors.of(page.last) if page.has_more and page.last is not None else None,
         total=page.total,
@@ -185,14 +192,7 @@ def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
         seen_at=time(facts.seen_at),
         devices=[_device(device, facts.holders.get(device.uuid), caller) for device in seen],
         starts=None if facts.starts is None else StartsReport.from_dict(facts.starts),
-        kept=[
-            KeptView(
-                kind="cuda" if kept.kind == "cuda" else "cpu",
-                owner=kept.owner,
-                job_id=kept.job_id if may_list(caller, kept) else None,
-            )
-            for kept in facts.kept
-        ],
+        kept=[_kept(kept, caller) for kept in facts.kept],
         pool=None if facts.pool is None else _pool(facts.pool),
         remote=facts.remote,
         users=None if facts.users is None else [*facts.users],
@@ -239,6 +239,16 @@ def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: boo
     with services.store.write("drain") as session:
         worker = workers.drain(session, worker_id, drain=drain, caller=caller)
     return worker_view(worker, caller)
+
+
+def _kept(facts: KeptFacts, caller: Caller) -> KeptView:
+    seen = may_list(caller, facts)
+    return KeptView(
+        kind="cuda" if facts.kind == "cuda" else "cpu",
+        owner=facts.owner,
+        job_id=facts.job_id if seen else None,
+        name=facts.name if seen else None,
+    )
 
 
 def _answer(view: WorkerView | StopView) -> Response:

@@ -31,10 +31,11 @@ class HolderFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeptFacts:
-    """The devices of one kind of a worker, which are kept for a waiting job."""
+    """The devices of one kind of a worker, which are reserved for a waiting job."""
 
     kind: str
     job_id: str
+    name: str
     owner: str
     visibility: str
 

@@ -24,7 +24,7 @@ _HOLDERS = (
     .where(Allocation.released_at.is_(None))
 )
 _KEPT = (
-    select(Reservation.worker_id, Reservation.kind, Job.id, Job.owner, Job.visibility)
+    select(Reservation.worker_id, Reservation.kind, Job.id, Job.name, Job.owner, Job.visibility)
     .join(Job, Job.id == Reservation.job_id)
     .order_by(Reservation.worker_id, Reservation.kind)
 )
@@ -120,8 +120,8 @@ def _count_in_pools(session: Session, listed: Sequence[Worker]) -> dict[str, tup
 def _read_kept_places(session: Session) -> dict[str, list[KeptFacts]]:
     """Returns the places that are kept for jobs, by the ids of workers."""
     by_worker: dict[str, list[KeptFacts]] = {}
-    for worker_id, kind, job_id, owner, visibility in session.execute(_KEPT):
-        by_worker.setdefault(worker_id, []).append(KeptFacts(kind, job_id, owner, visibility))
+    for worker_id, *kept in session.execute(_KEPT):
+        by_worker.setdefault(worker_id, []).append(KeptFacts(*kept))
     return by_worker
 
 

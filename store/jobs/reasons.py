@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, literal_column, or_, select, text
 from sqlalchemy.orm import Session
 
-from scheduling.reasons import PREEMPTING, RESERVED
+from scheduling.reasons import PREEMPTING
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
 from store.db.upsert import upsert
@@ -15,7 +15,7 @@ from store.jobs.facts import DisplayedReason
 from store.jobs.tables import HAS_OWN_REASON
 from store.queue.line.conditions import is_queued, waits
 from store.tables import Base, Job, WaitingReason
-from torchyard.contract.states import JobState, Reason
+from torchyard.contract.states import RESERVED, JobState, Reason
 
 # With a limit, so that PostgreSQL searches the index once for each shape and does not join thousands of jobs.
 _UNUSED = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)

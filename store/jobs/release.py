@@ -111,11 +111,11 @@ def _check(job: Job, awaited: Sequence[_Awaited], caller: Caller) -> None:
     """Raises _Failed if one of the jobs did not end as it must, or its owner has made it private since."""
     for each in awaited:
         if each.name is not None and not may_read(caller, each):
-            raise _Failed(f"job {each.job_id}, for which it waits, may not be read any more by {job.owner}")
+            raise _Failed(f"{job.owner} can no longer read job {each.job_id}, which this job waits for")
     for each in awaited:
         name = dependencies.shown_name(each.job_id, each.name, each.visibility, to=job.visibility)
         if each.state is None:
-            raise _Failed(f"job {each.job_id}, for which it waits, is not there any more")
+            raise _Failed(f"job {each.job_id}, which this job waits for, was deleted")
         if is_failed(each.on, each.state):
             raise _Failed(unmet(name, each.on, each.state))
 

@@ -23,7 +23,7 @@ from store.team import access
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.attempts import idleness
 from torchyard.contract.errors import Conflict, Forbidden
-from torchyard.contract.queue.price import pause_asked, saving, stop_asked
+from torchyard.contract.queue.price import pause_asked, price_of_stop, saving
 from torchyard.contract.states import CANCELLED_BY_OWNER, EndReason, JobState, Reason
 from torchyard.contract.wire.units import format_duration
 
@@ -150,10 +150,10 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
     if not all(job is not None and _may_be_preempted(job, waiting, is_guest=job.id in guests) for job in running):
         return False
     by = preempted_by(waiting.owner, waiting.priority)
-    asked = {one.job_id: stop_asked(one.stake, one.saving) for one in prices.price_jobs(session, victims)}
+    asked = {one.job_id: price_of_stop(one.stake, one.saving) for one in prices.price_jobs(session, victims)}
     for job in running:
         assert job is not None
-        stopping = Reason("stopping", f"{by}: {asked.get(job.id, 'it does not run yet')}")
+        stopping = Reason("stopping", f"{by}: {asked.get(job.id, 'not running yet')}")
         tell_of_request(session, job, stopping.message, SERVICE)
         store_request(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
     return True
@@ -164,7 +164,7 @@ def request_idle_stop(session: Session, job: Job, *, timeout: timedelta) -> None
 
     The request stands if the job uses them again before it has stopped.
     """
-    message = f"{idle_for(job, timeout)}: the job may save a checkpoint before it stops"
+    message = f"{idle_for(job, timeout)}: may save a checkpoint before it stops"
     tell_of_request(session, job, message, SERVICE, level="warning")
     seconds = timeout // timedelta(seconds=1)
     store_request(session, job, Reason("stopping", message), idle_requested_at=now_us(), idle_timeout_s=seconds)
@@ -241,10 +241,10 @@ def _is_cancelled_within(job: Job, grace: timedelta | None) -> bool:
 def _say_cancel(grace: timedelta | None) -> str:
     """Returns what the events say of the cancel of a running job."""
     if grace is None:
-        return "cancel requested: the job may save a checkpoint before it stops"
+        return "cancel requested: may save a checkpoint before it stops"
     if not grace:
-        return "forced cancel requested: the job is killed, and may save nothing more"
-    return f"cancel requested: the job is killed after {format_duration(grace)} at most"
+        return "forced cancel requested: killed without saving"
+    return f"cancel requested: killed after at most {format_duration(grace)}"
 
 
 def _detail_of(caller: Caller) -> dict[str, Any]:

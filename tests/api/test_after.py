@@ -39,7 +39,7 @@ def test_one_that_cannot_start_any_more_says_because_of_which(service: ApiFixtur
     while Dependencies(service.app.state.services.store).run():
         pass
     failed = service.get(f"/v1/jobs/{job}")
-    message = "prep has failed, and this job waits for its success"
+    message = "prep failed; this job needs it to succeed"
     assert (failed["state"], failed["error"]["code"], failed["error"]["message"]) == (
         *("failed", "dependency_failed"),
         message,

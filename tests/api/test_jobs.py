@@ -308,7 +308,7 @@ def test_a_forced_cancel_shortens_a_stop_and_is_recorded(service: ApiFixture) ->
     assert (answer.status_code, answer.json()["version"]) == (202, gentle["version"] + 1)
     assert again.json() == answer.json()
     assert service.client.post(f"/v1/jobs/{job_id}/cancel").json() == answer.json()
-    message = "forced cancel requested: the job is killed, and may save nothing more"
+    message = "forced cancel requested: killed without saving"
     assert answer.json()["status_reason"]["message"] == message
     events = service.get(f"/v1/jobs/{job_id}/events")["data"]
     texts = [gentle["status_reason"]["message"], message]

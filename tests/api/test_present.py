@@ -141,7 +141,7 @@ def test_the_queue_names_a_job_to_who_may_list_it(caller: Caller, named: bool, e
     reason = DisplayedReason("waiting", "w", SECOND)
     expected = EstimateFacts(8 * SECOND, 7 * SECOND, 9 * SECOND, SECOND, held=158, of=200)
     entry = jobs.queue_entry(
-        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND, expected), caller
+        QueuedJob(2, JOB.id, "ada", "private", "digits", 0, resources, reason, 5 * SECOND, SECOND, expected), caller, []
     )
     assert (entry.job_id == JOB.id, entry.name == "digits", entry.reason is not None) == (named, named, explained)
     assert (entry.position, entry.owner, entry.not_before) == (2, "ada", time(5 * SECOND))

@@ -68,11 +68,11 @@ def test_a_price_tells_the_work_since_the_newest_checkpoint_and_does_nothing(
     price = priced(service, f"/v1/jobs/{job['id']}/pause")
     seconds = price["device_seconds"]
     assert 18 * 60 <= seconds < 20 * 60
-    lost = "412 steps, 18 CPU-slot-minutes"
+    lost = "412 steps (18 CPU-min) are lost"
     told = {"kind": "cpu", "devices": 1, "steps": 412, "device_seconds": seconds, "resumes_at_step": 3000}
     named = {"job_id": job["id"], "name": "digits", "owner": "admin"}
     assert price == {
-        "jobs": [{**named, **told, "message": f"{lost}; resumes at step 3,000"}],
+        "jobs": [{**named, **told, "message": f"up to {lost}; resumes at step 3,000"}],
         "total": 1,
         "device_seconds": seconds,
         "message": approved("saves first if", lost=lost),
@@ -155,7 +155,7 @@ def test_who_may_not_read_a_job_is_not_told_what_it_has_trained_or_saved(approve
         ("job_1", "secret", 1080.0)
     ] * 2
     assert (unread.jobs[0].steps, unread.jobs[0].resumes_at_step) == (None, None)
-    assert unread.message == unread.jobs[0].message == "at most 18 GPU-minutes"
+    assert unread.message == unread.jobs[0].message == "up to 18 GPU-min are lost"
     assert own.message == approved("message")
 
 
@@ -230,8 +230,8 @@ def test_a_preempted_job_tells_once_what_was_at_stake(service: ApiFixture) -> No
     with service.database.write() as session:
         assert stop.request_preempt(session, [job_id], preemptor=other)
     said = (
-        "preempted by a job of admin (priority 5): it saves a checkpoint; "
-        "at stake: 412 steps, 18 CPU-slot-minutes; resumes at step 3,000"
+        "preempted by a job of admin (priority 5): saves a checkpoint first; if that fails, "
+        "412 steps (18 CPU-min) are lost; resumes at step 3,000"
     )
     service.record(claim, checkpoints=[service.new_checkpoint(step=3500, files=SAVED)])
     assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["message"] == said

@@ -5,6 +5,7 @@ from typing import Any
 from store.jobs import jobs, reasons
 from tests import line
 from tests.api.service import ApiFixture, both_databases
+from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from torchyard.contract.queue.views import QueueEntry
 from torchyard.contract.states import Reason
@@ -32,6 +33,21 @@ def test_the_queue_lists_jobs_in_the_workers_order_with_their_reasons(service: A
     assert entry.reason.since >= entry.created_at
     for place, job_id in places(page):
         assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["position"] == place
+
+
+@both_databases
+def test_a_queued_job_names_the_job_that_blocks_it_to_who_may_list_that(
+    service: ApiFixture, approved: Approved
+) -> None:
+    service.start(service.submit(name="merger")["id"])
+    service.act_as("bob")
+    waits = service.submit(resources={"devices_per_node": 2})["id"]
+    with service.database.write() as session:
+        jobs.set_waiting_reason(session, [waits], Reason("devices_busy", "needs 2 devices; 1 free on box-a"))
+    said = [service.get("/v1/queue")["data"][0]["reason"]["message"]]
+    service.act_as("admin")
+    said.append(service.get("/v1/queue")["data"][0]["reason"]["message"])
+    assert "\n".join(said) == approved("to bob, and to the administrator")
 
 
 @quick_on_sqlite

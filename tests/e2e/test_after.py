@@ -30,4 +30,4 @@ def test_a_chain_starts_from_what_its_first_job_has_saved(tmp_path: Path, servic
     failed = service.wait(third, JobState.FAILED)
     assert failed.error is not None
     assert failed.error.code == "dependency_failed"
-    assert failed.status_reason.message == "pretrain has succeeded, and this job waits for its failure"
+    assert failed.status_reason.message == "not needed: pretrain succeeded"

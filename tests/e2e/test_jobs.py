@@ -80,7 +80,7 @@ def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> Non
         return found.message if found.code != "waiting" else None
 
     busy = until(lambda: reason(second.id), what="the second job has its reason")
-    assert busy.startswith("needs 2 devices; ") and " is reserved for it; 0 free on " in busy
+    assert busy.startswith("needs 2 devices; 0 free on ") and busy.endswith(" is reserved for this job")
     too_big = until(lambda: reason(small.id), what="the big job has its reason")
     assert "needs 64 devices; the largest worker" in too_big
     gate.touch()

@@ -50,7 +50,7 @@ class ContendedDevice:
         """Checks that the holder is preempted once for the urgent job, and that the other job's reason says so."""
         assert service.job(self.holder).preempted_for == self.urgent
         assert service.reason(self.urgent).code == "preempting"
-        assert "where devices are reserved for a job of " in service.reason(self.after).message
+        assert "where jobs stop for a job of " in service.reason(self.after).message
         assert service.moves(self.holder) == ["queued", "starting", "running"]
         service.check_queue()
 

@@ -53,9 +53,7 @@ def test_the_reason_names_what_is_missing(
 ) -> None:
     reason = explain(resources, *hosts)
     assert reason.code == code
-    assert reason.message.removesuffix("; a job of job_1 is ahead, as it was submitted earlier") == approved.of_row(
-        "message"
-    )
+    assert reason.message.removesuffix("; behind a job of job_1 (submitted earlier)") == approved.of_row("message")
 
 
 def test_the_reason_names_the_resource_that_is_short(approved: Approved) -> None:
@@ -70,13 +68,15 @@ def test_the_reason_says_for_whom_a_place_is_kept_and_who_is_ahead() -> None:
     first, second = waits("job_1", 2, submitted=NOW - 3 * HOUR), waits("job_2", owner="eve")
     snapshot = seen(first, second, hosts=[host(slots("job_0", None))], running=[runs("job_0")])
     reasons = plan(snapshot).reasons
-    assert reasons.by_job["job_1"] == Reason("reserved", "needs 2 devices; here is reserved for it; 1 free on here")
-    kept = "needs 1 device; 1 free on here, reserved for a job of ada; a job of ada is ahead, as it "
-    assert reasons.of(second) == Reason("devices_busy", kept + "was submitted earlier")
+    assert reasons.by_job["job_1"] == Reason(
+        "reserved", "needs 2 devices; 1 free on here; here is reserved for this job"
+    )
+    kept = "needs 1 device; 1 free on here, reserved for a job of ada; behind a job of ada "
+    assert reasons.of(second) == Reason("devices_busy", kept + "(submitted earlier)")
     later = replace(snapshot, line=(replace(first, submitted=NOW), second), uses=(OwnerUse("eve", "cpu", 1e6),))
-    assert plan(later).reasons.of(second) == Reason("devices_busy", kept + "is of an owner who used less")
+    assert plan(later).reasons.of(second) == Reason("devices_busy", kept + "(its owner used less)")
     higher = replace(snapshot, line=(replace(first, priority=1), second))
-    assert plan(higher).reasons.of(second) == Reason("devices_busy", kept + "has a higher priority")
+    assert plan(higher).reasons.of(second) == Reason("devices_busy", kept + "(higher priority)")
 
 
 def test_a_reason_says_for_whom_devices_are_set_aside(approved: Approved) -> None:

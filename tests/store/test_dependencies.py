@@ -221,7 +221,7 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
     write(store, requests.change, first, JobPatch(visibility="private"), caller=BOB)
     end(db, first)
     settle(store)
-    message = f"job {first}, for which it waits, may not be read any more by ada"
+    message = f"ada can no longer read job {first}, which this job waits for"
     assert told(db, job.id) == ("failed", "dependency_failed", message)
 
 

@@ -263,8 +263,8 @@ def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"trainer": "image-classification", "config": {}}, "saves a checkpoint and then gives"),
-        ({"trainer": "script", "config": {"code": "file:///code"}}, "may save what it has, and then gives"),
+        ({"trainer": "image-classification", "config": {}}, "saves a checkpoint, then releases"),
+        ({"trainer": "script", "config": {"code": "file:///code"}}, "may save a checkpoint, then releases"),
     ],
 )
 def test_a_pause_says_that_a_checkpoint_is_saved_only_of_what_saves_one(
@@ -272,7 +272,7 @@ def test_a_pause_says_that_a_checkpoint_is_saved_only_of_what_saves_one(
 ) -> None:
     claim = db.running(db.submit(**spec), db.worker())
     db.pause(claim.job_id)
-    assert db.job(claim.job_id).reason_message == f"pause requested: the job {says} its devices back"
+    assert db.job(claim.job_id).reason_message == f"pause requested: {says} its devices"
 
 
 def test_the_service_names_nobody_for_what_it_does_itself(db: StoreFixture) -> None:

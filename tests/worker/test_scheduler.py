@@ -127,12 +127,11 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
         ("preempting", "preempts 1 job of ada on box-a"),
         (
             "reserved",
-            "needs 1 device; box-a is reserved for it; 0 free on box-a, where devices are reserved for a job of ada",
+            "needs 1 device; 0 free on box-a, where jobs stop for a job of ada; box-a is reserved for this job",
         ),
         (
             "devices_busy",
-            "needs 2 devices; 0 free on box-a, reserved for a job of ada; "
-            "a job of ada is ahead, as it has a higher priority",
+            "needs 2 devices; 0 free on box-a, reserved for a job of ada; behind a job of ada (higher priority)",
         ),
     ]
     stale = Reason("devices_busy", "the reason before a job was preempted")

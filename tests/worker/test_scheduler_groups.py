@@ -43,7 +43,7 @@ def test_a_job_that_fits_starts_behind_thousands_that_do_not(schedulers: Schedul
     scheduler.run_pass()
     assert scheduler.taken == [fits]
     assert not scheduler.has_more
-    assert shown(schedulers, [large[0], large[-1]]) == {("too_big", "needs 8 devices; the largest worker, box, has 2")}
+    assert shown(schedulers, [large[0], large[-1]]) == {("too_big", "needs 8 devices; the largest worker (box) has 2")}
 
 
 @on_both

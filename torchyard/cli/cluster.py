@@ -100,7 +100,7 @@ def pool_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
 def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
     """Returns a line for each place that is kept for a waiting job."""
     return [
-        f"{worker.name}: {_KINDS[one.kind]} are reserved for a job of {one.owner}"
+        f"{worker.name}: {_KINDS[one.kind]} reserved for {terminal.plain(one.name or f'a job of {one.owner}')}"
         for worker in workers
         for one in worker.kept
     ]

@@ -17,7 +17,7 @@ _FRESH = timedelta(minutes=5)
 
 
 def sentence(estimate: EstimateView, *, now: datetime | None = None) -> str:
-    """Returns such as `between 14:10 and 14:40; of the last 200 such estimates 79% held`.
+    """Returns such as `between 14:10 and 14:40; 79% of the last 200 estimates were right`.
 
     Empty: nothing is expected yet.
     """
@@ -51,7 +51,7 @@ def _record(estimate: EstimateView) -> str:
         return ""
     if estimate.of < _ENOUGH:
         return "; low confidence"
-    return f"; of the last {estimate.of} such estimates {100 * estimate.held / estimate.of:.0f}% held"
+    return f"; {100 * estimate.held / estimate.of:.0f}% of the last {estimate.of} estimates were right"
 
 
 def _age(estimate: EstimateView, now: datetime) -> str:

@@ -8,7 +8,7 @@ from torchyard.cli import estimates, output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.checkpoints import has_left_files
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract.states import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
+from torchyard.contract.states import DEVICES_BUSY, RESERVED, WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         has_files = asks and has_left_files(client, found.id)
     if as_json:
         return output.write_json({"job": found, "workers": workers, "advice": advice})
-    terminal.write(output.paint_state(output.hanging(_sentence(found)), found.state))
+    terminal.write(output.paint_state(output.hanging(_sentence(found, advice)), found.state))
     if commit := output.git_of(found):
         terminal.write(f"git        {commit}")
     if waits:
@@ -50,9 +50,15 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     return None
 
 
-def _sentence(job: JobView) -> str:
+def _sentence(job: JobView, advice: AdviceView) -> str:
     verb = {JobState.SUCCEEDED: "", JobState.FAILED: "", JobState.CANCELLED: "was "}.get(job.state, "is ")
-    return f"{job.name} {verb}{job.state}: {output.reason(job)}"
+    return f"{job.name} {verb}{job.state}: {_reason(job, advice)}"
+
+
+def _reason(job: JobView, advice: AdviceView) -> str:
+    """Returns why the job is in its state; the cause in the advice names the jobs that hold its devices."""
+    is_blocked = job.status_reason.code in {DEVICES_BUSY, RESERVED} and advice.cause is not None
+    return terminal.plain(advice.cause or "") if is_blocked else output.reason(job)
 
 
 def _places(job: JobView, workers: Sequence[WorkerView]) -> list[WorkerView]:
@@ -64,12 +70,12 @@ def _places(job: JobView, workers: Sequence[WorkerView]) -> list[WorkerView]:
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     wanted, reason = job.spec.resources, job.status_reason
     place = f"in pool {wanted.pool}" if wanted.pool is not None else "of one worker"
-    terminal.write(output.hanging(f"asks for   {wanted.described} {place}, at priority {job.priority}"))
+    terminal.write(output.hanging(f"requests   {wanted.described} {place}, at priority {job.priority}"))
     if reason.position is not None:
         terminal.write(f"position   {reason.position} of the queue")
     if reason.estimate is not None and (starts := estimates.sentence(reason.estimate)):
         terminal.write(f"starts     {starts}")
-    terminal.write(f"waits      since {terminal.ago(reason.since)}")
+    terminal.write(f"waiting    {terminal.ago(reason.since).removesuffix(' ago')}")
     if reason.code == WAITS_FOR_JOBS:
         for place, line in enumerate(output.after(job)):
             terminal.write(f"{'' if place else 'after':<11}{line}")
@@ -85,8 +91,8 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
 
 def _advise(job: JobView, advice: AdviceView) -> None:
     """Prints the judgement, but nothing that the first line says already."""
-    known = output.reason(job)
-    if known not in advice.headline and advice.headline not in _sentence(job):
+    known = _reason(job, advice)
+    if known not in advice.headline and advice.headline not in _sentence(job, advice):
         terminal.write(output.hanging(f"advice     {terminal.plain(advice.headline)}"))
     if advice.cause is not None and advice.cause not in known and advice.cause not in advice.headline:
         terminal.write(output.hanging(f"cause      {terminal.plain(advice.cause)}"))

@@ -68,6 +68,10 @@ class DatedReason(Reason):
 
 AT_RUNG = "rung"
 """The code of the reason of a trial that has paused by itself, and waits for its promotion."""
+DEVICES_BUSY = "devices_busy"
+"""The code of the reason of a queued job that waits until devices are free."""
+RESERVED = "reserved"
+"""The code of the reason of a queued job for which devices are reserved."""
 WAITS_FOR_JOBS = "waits_for_jobs"
 """The code of the reason of a queued job that waits for other jobs."""
 CANCELLED_BY_OWNER = "cancelled by its owner"

@@ -216,11 +216,11 @@ test("a job that waits says between which times it starts, and how many of such 
   const visited = await visit(browser, service, "");
   const queue = visited.page.getByRole("region", { name: /^Queue/ });
   await queue
-    .getByText(/^Starts between \d\d:\d\d and .+; of the last 200 such estimates 79% held\.$/)
+    .getByText(/^Starts between \d\d:\d\d and .+; 79% of the last 200 estimates were right\.$/)
     .waitFor();
   await visited.page.goto(`${service.url}/jobs/${waits.id}`);
   await visited.page
-    .getByText(/of the last 200 such estimates 79% held/)
+    .getByText(/79% of the last 200 estimates were right/)
     .first()
     .waitFor();
   for (const { id } of [held, waits]) await service.ask(`v1/jobs/${id}/cancel`, { method: "POST" });

@@ -365,7 +365,7 @@ def test_a_job_that_another_has_failed_names_that_one(approved: Approved) -> Non
         {"job_id": "job_1", "name": "good", "on": "succeeded", "state": "succeeded"},
         {"job_id": "job_2", "name": "prep", "on": "succeeded", "state": "failed"},
     ]
-    message = "prep has failed, and this job waits for its success"
+    message = "prep failed; this job needs it to succeed"
     advice = judge(facts("failed", failure=failed("dependency_failed", message), after=after, attempt=0))
     assert advice.headline == f"failed: {message}"
     assert "\n".join(advice.steps) == approved("steps")

@@ -39,7 +39,7 @@ def test_no_cell_of_any_table_is_shown_shorter_in_a_wider_terminal(seed: int) ->
 def test_ps_shows_never_less_text_in_a_wider_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [f"job_0192abcdef{number:0>22x}" for number in (0x3F09C1, 0x3F09C2, 7)]
     best = {"metric": "val/accuracy", "value": 0.98331, "step": 4, "checkpoint_id": "ckpt_1", "mode": "max", "epoch": 2}
-    reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
+    reason = {"code": "waits", "message": "needs 8 devices; the largest worker (box-a) has 2 " * 3, "since": NOW}
     listed = [
         job(id=ids[0], name="a" * 30, status_reason=reason),
         job(id=ids[1], state="running", best=best, progress={"epoch": 2, "epochs": 3, "fraction": 0.67}),

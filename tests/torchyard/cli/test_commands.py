@@ -66,7 +66,7 @@ def test_ps_does_not_truncate_lines_in_a_pipe(server: FakeServer) -> None:
 
 def test_ps_fits_a_terminal_with_short_ids_and_colours(server: FakeServer) -> None:
     id = f"job_{'3f09c1':0>32}"
-    reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
+    reason = {"code": "waits", "message": "needs 8 devices; the largest worker (box-a) has 2 " * 3, "since": NOW}
     server.on("/v1/jobs", page([job(id=id, name="a" * 30, status_reason=reason)]))
     for columns in (40, 80, 100, 140):
         code, screen = in_terminal(["ps"], environment_of(server), columns=columns)
@@ -244,7 +244,7 @@ def test_a_kept_place_is_shown_below_the_devices(server: FakeServer) -> None:
     server.on("/v1/queue", page([]))
     server.on("/v1/jobs", page([]))
     server.on("/v1/workers/wrk_1/history", {"worker_id": "wrk_1", "resolution_seconds": 5, "devices": []})
-    kept = "box-a: CPU slots are reserved for a job of eve"
+    kept = "box-a: CPU slots reserved for a job of eve"
     assert run(server, "workers", "ls").stdout.splitlines()[2:] == [kept]
     assert run(server, "top", "--once").stdout.split("\n\n")[0].splitlines()[-1] == kept
 
@@ -351,8 +351,8 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(JOB, failed)
     server.on("/v1/jobs", page([failed]))
     costs = {"job_id": "job_1", "name": HOSTILE, "owner": "a", "kind": "cpu", "devices": 1, "device_seconds": 1}
-    costs |= {"steps": None, "resumes_at_step": None, "message": "1 CPU-slot-second"}
-    price = {"jobs": [costs, costs], "total": 2, "device_seconds": 2, "message": "2 CPU-slot-seconds"}
+    costs |= {"steps": None, "resumes_at_step": None, "message": "1 CPU-s is lost"}
+    price = {"jobs": [costs, costs], "total": 2, "device_seconds": 2, "message": "2 CPU-s are lost"}
     server.on("/v1/jobs/actions", {"matched": 2, "done": 0, "refused": [], "more": False, "price": price})
     server.on("/v1/queue", page([{**entry, "reason": reason, "resources": {}}]))
     server.on(f"{JOB}/logs", log_page([said]))

@@ -43,7 +43,7 @@ def estimate(
 @pytest.mark.parametrize(
     ("found", "sentence", "short"),
     [
-        (estimate(), "between 14:10 and 14:40; of the last 200 such estimates 79% held", "14:10-14:40"),
+        (estimate(), "between 14:10 and 14:40; 79% of the last 200 estimates were right", "14:10-14:40"),
         (
             estimate(low=None, high=None, held=0, of=12),
             "about 14:20; low confidence",
@@ -53,7 +53,7 @@ def estimate(
         (estimate(expected=None, low=None, high=None, held=0, of=0), "", ""),
         (
             estimate(age=timedelta(minutes=12, seconds=50)),
-            "between 14:10 and 14:40; of the last 200 such estimates 79% held (estimated 12 minutes ago)",
+            "between 14:10 and 14:40; 79% of the last 200 estimates were right (estimated 12 minutes ago)",
             "14:10-14:40",
         ),
         (
@@ -68,12 +68,12 @@ def estimate(
         ),
         (
             estimate(high=NOW + timedelta(hours=10)),
-            "between 14:10 and 28 Nov 00:00; of the last 200 such estimates 79% held",
+            "between 14:10 and 28 Nov 00:00; 79% of the last 200 estimates were right",
             "14:10-28 Nov 00:00",
         ),
         (
             estimate(low=EXPECTED, high=EXPECTED + timedelta(seconds=59), of=200, held=200),
-            "about 14:20; of the last 200 such estimates 100% held",
+            "about 14:20; 100% of the last 200 estimates were right",
             "about 14:20",
         ),
         (estimate(expected=None, low=NOW + timedelta(days=60), high=None), "after 26 Jan 2027 14:00", None),

@@ -166,11 +166,11 @@ def test_a_pool_says_why_no_job_starts_there(team: Team, pool: Pool) -> None:
 def test_why_has_the_words_of_slurm_and_shows_the_pool(team: Team, pool: Pool, folder: Path) -> None:
     job_id = run(team, folder)
     waiting = lines(team, "why", job_id)
-    assert "asks for   2 nodes with 2 GPUs each in pool gpu, at priority 0" in waiting
+    assert "requests   2 nodes with 2 GPUs each in pool gpu, at priority 0" in waiting
     claim = pool.take(job_id)
     said = lines(team, "why", job_id)
     assert said[0].endswith("is starting: waits in Slurm: Priority; expected to start at 14:05 UTC")
-    assert "asks for   2 nodes with 2 GPUs each in pool gpu, at priority 0" in said
+    assert "requests   2 nodes with 2 GPUs each in pool gpu, at priority 0" in said
     assert [line.split()[0] for line in said if line.startswith(("POOL", "gpu", "WORKER"))] == ["POOL", "gpu"]
     assert any("waits in Slurm: Priority" in line for line in lines(team, "ps"))
     pool.run(claim, ["n1", "n2"])

@@ -130,8 +130,8 @@ def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) ->
 
 def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: JobView) -> None:
     shown = _run(service, "why", waiting.id).stdout
-    assert shown.startswith("large is queued: needs 999 devices; the largest worker, ")
-    assert "asks for   999 devices of one worker, at priority 0" in shown
+    assert shown.startswith("large is queued: needs 999 devices; the largest worker (")
+    assert "requests   999 devices of one worker, at priority 0" in shown
     assert "position   1 of the queue" in shown
     assert shown.count("  free  ") == len(service.client.workers.list()[0].devices)
     assert json.loads(_run(service, "why", "large", "--json").stdout)["job"]["id"] == waiting.id

@@ -21,8 +21,7 @@ from torchyard.client import Client
 from torchyard.contract.errors import NotFound
 from torchyard.contract.states import Reason
 
-LOST = "18 CPU-slot-minutes"
-ANEW = "starts anew: it has no checkpoint"
+LOST = "18 CPU-min are lost"
 SLOTS = [{"index": 0, "uuid": "cpu-0", "name": "CPU slot", "kind": "cpu"}]
 Start = Callable[..., str]
 
@@ -66,11 +65,11 @@ def asked(team: Team, *arguments: str, answer: str, user: str = "ada") -> tuple[
 
 def test_a_dry_run_says_what_a_stop_would_cost_and_does_nothing(team: Team, start: Start) -> None:
     job_id = start()
-    first = f"it saves first; if it cannot: {LOST}"
+    first = f"saves a checkpoint first; if that fails, {LOST}"
     for command, said in {
-        ("pause",): f"pause: 1 job\n{first}; {ANEW}\n",
-        ("cancel",): f"cancel: 1 job\n{first}; a retry {ANEW}\n",
-        ("cancel", "--now"): f"cancel: 1 job\nit is killed and saves nothing: {LOST}; a retry {ANEW}\n",
+        ("pause",): f"pause: 1 job\n{first}\n",
+        ("cancel",): f"cancel: 1 job\n{first}\n",
+        ("cancel", "--now"): f"cancel: 1 job\nkilled without saving: {LOST}\n",
     }.items():
         assert team.run("ada", *command, job_id, "--dry-run").stdout == said
         assert team.run("ada", *command, "--search", job_id, "--dry-run").stdout == said
@@ -83,9 +82,9 @@ def test_a_dry_run_says_what_a_stop_would_cost_and_does_nothing(team: Team, star
 def test_of_several_jobs_each_is_told(team: Team, start: Start) -> None:
     ids = [start("one"), start("two")]
     said = team.run("ada", "pause", *ids, "--dry-run").stdout.splitlines()
-    assert said[:2] == ["pause: 2 jobs", "2 jobs run; if none of them saves first: 36 CPU-slot-minutes"]
+    assert said[:2] == ["pause: 2 jobs", "2 running jobs, if none saves first: 36 CPU-min are lost"]
     assert sorted(said[2:]) == sorted(
-        f"  {job_id}  {name}  {LOST}; {ANEW}" for job_id, name in zip(ids, ("one", "two"), strict=True)
+        f"  {job_id}  {name}  no checkpoint yet: up to {LOST}" for job_id, name in zip(ids, ("one", "two"), strict=True)
     )
 
 
@@ -95,7 +94,7 @@ def test_a_terminal_is_asked_before_a_job_stops_that_runs(team: Team, start: Sta
     for chosen in ([job_id], ["--search", job_id]):
         code, screen = asked(team, command, *chosen, answer="n")
         assert code != 0
-        assert f"it saves first; if it cannot: {LOST}" in screen and f"{command} 1 job? [y/N]" in screen
+        assert f"saves a checkpoint first; if that fails, {LOST}" in screen and f"{command} 1 job? [y/N]" in screen
         assert reason(team, job_id) == "running"
     code, screen = asked(team, command, job_id, answer="y")
     assert (code, reason(team, job_id)) == (0, "stopping"), screen
@@ -120,7 +119,7 @@ def test_without_a_terminal_jobs_stop_unasked(team: Team, start: Start, approved
 
 def test_a_drain_says_what_it_stops(team: Team, start: Start, approved: Approved) -> None:
     job_id = start("drained")
-    first = f"box-drained  it saves first; if it cannot: {LOST}; {ANEW}\n"
+    first = f"box-drained  saves a checkpoint first; if that fails, {LOST}\n"
     assert team.run("admin", "drain", "box-drained", "--dry-run").stdout == first
     (told,) = json.loads(team.run("admin", "drain", "box-drained", "--dry-run", "--json").stdout)
     assert told["jobs"][0]["name"] == "drained"
@@ -138,7 +137,7 @@ def test_a_drain_of_an_idle_worker_is_not_asked_about(team: Team) -> None:
     with database.write() as session:
         workers.register(session, new_id("wrk"), name="box-idle", devices=[])
     database.close()
-    said = "box-idle  nothing is lost: no job runs\n"
+    said = "box-idle  nothing is lost: no job is running\n"
     assert team.run("admin", "drain", "box-idle", "--dry-run").stdout == said
     code, screen = asked(team, "drain", "box-idle", answer="n", user="admin")
     assert (code, "?" in screen) == (0, False)
@@ -149,7 +148,7 @@ def test_a_client_asks_for_prices(team: Team, start: Start, approved: Approved) 
     job_id = start("priced")
     with Client(team.url, team.tokens["ada"]) as client:
         price = client.jobs.price_of_stop(job_id, "pause")
-        assert price.message == approved("message", lost=LOST, anew=ANEW)
+        assert price.message == approved("message", lost=LOST)
         assert client.get(job_id).price_of_stop(now=True).message == approved("killed and saves")
         with pytest.raises(NotFound):
             client.jobs.price_of_stop("job_" + "0" * 32)

@@ -19,8 +19,11 @@ PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
 CHECKPOINTS = {"best.pt": "image-classification", "cracks.pt": "segmentation", "reviews.pt": "text-classification"}
 OF_TEXTS = ("reviews", "chat")
 """What the names of models of texts begin with."""
-NOT_RUN = ("make build",)
-"""The beginnings of blocks that tests/deploy/test_distributions.py stands for."""
+NOT_RUN = ("make build", "torchyard download", "torchyard models add", "torchyard run")
+"""The beginnings of blocks that need an installation or a service.
+
+tests/deploy/test_distributions.py and tests/e2e run such.
+"""
 
 
 @pytest.fixture

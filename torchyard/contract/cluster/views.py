@@ -55,7 +55,8 @@ class KeptView(View):
     owner: str
     """The job's."""
     job_id: str | None = None
-    """None if the caller may not see which job it is."""
+    """None if the caller may not see which job it is. So is its name."""
+    name: str | None = None
 
 
 class PoolView(View):

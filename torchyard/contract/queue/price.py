@@ -1,4 +1,4 @@
-"""Says what it costs to stop jobs: `412 steps, 18 GPU-minutes; resumes at step 3,000`."""
+"""Says what it costs to stop jobs: `up to 412 steps (18 GPU-min) are lost; resumes at step 3,000`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,26 +8,20 @@ Kind = Literal["cuda", "cpu"]
 Saving = Literal["first", "perhaps", "never", "killed"]
 """Whether a job saves a checkpoint at a stop. A script does perhaps, an evaluation never; one that is killed cannot."""
 
-NOTHING_RUNS = "nothing is lost: it does not run"
-NO_JOB_RUNS = "nothing is lost: no job runs"
+NOTHING_RUNS = "nothing is lost: the job is not running"
+NO_JOB_RUNS = "nothing is lost: no job is running"
 _NOTHING_LOST = "nothing is lost yet"
 
-_NOUNS: Mapping[Kind, str] = {"cuda": "GPU", "cpu": "CPU-slot"}
+_NOUNS: Mapping[Kind, str] = {"cuda": "GPU", "cpu": "CPU"}
 _SECOND_US = 1_000_000
 _MINUTES_FROM_S, _HOURS_FROM_S = 90, 90 * 60
 _BEFORE: Mapping[Saving, str] = {
-    "first": "it saves first; if it cannot: ",
-    "perhaps": "it may save first; if it does not: ",
-    "never": "it saves nothing: ",
-    "killed": "it is killed and saves nothing: ",
+    "first": "saves a checkpoint first; if that fails, ",
+    "perhaps": "may save a checkpoint first; otherwise ",
+    "never": "stops without saving: ",
+    "killed": "killed without saving: ",
 }
-
-_DOING: Mapping[Saving, str] = {
-    "first": "it saves a checkpoint; ",
-    "perhaps": "it may save a checkpoint; ",
-    "never": "it saves nothing; ",
-    "killed": "it is killed; ",
-}
+_NO_CHECKPOINT = "no checkpoint yet: "
 
 
 @dataclass(frozen=True)
@@ -58,32 +52,27 @@ def saving(trainer: object, mode: object, *, now: bool = False) -> Saving:
 def pause_asked(saving: Saving) -> str:
     """Says what a job does that was asked to pause."""
     return {
-        "first": "pause requested: the job saves a checkpoint and then gives its devices back",
-        "perhaps": "pause requested: the job may save what it has, and then gives its devices back",
-    }.get(saving, "pause requested: the job gives its devices back")
+        "first": "pause requested: saves a checkpoint, then releases its devices",
+        "perhaps": "pause requested: may save a checkpoint, then releases its devices",
+    }.get(saving, "pause requested: releases its devices")
 
 
 def at_stake(stake: Stake, *, ends: bool = False) -> str:
-    """Says what is lost, and from where the job goes on, or with `ends`, a retry of it does."""
-    return f"{_loss(stake) or 'nothing yet'}; {_going_on(stake, ends=ends)}"
+    """Says what is lost at most, and from where the job goes on, or with `ends`, a retry of it does."""
+    return _price("up to ", stake, ends=ends)
 
 
 def price_of_stop(stake: Stake, saving: Saving, *, ends: bool = False) -> str:
     """Says whether the job saves before it stops, and what is lost if it does not."""
-    if not _loss(stake):
-        return f"{_NOTHING_LOST}; {_going_on(stake, ends=ends)}"
-    return f"{_BEFORE[saving] if stake.is_training else ''}{at_stake(stake, ends=ends)}"
-
-
-def stop_asked(stake: Stake, saving: Saving) -> str:
-    """Says what a job does that was asked to stop, and what was at stake then."""
-    return f"{_DOING[saving] if stake.is_training else ''}at stake: {at_stake(stake)}"
+    if saving == "perhaps" and stake.resumes_at is None:
+        return at_stake(stake, ends=ends)
+    return _price(_BEFORE[saving], stake, ends=ends)
 
 
 def price_of_unread(stake: Stake) -> str:
     """Says what the stop of a job costs to who may not read it: neither its steps nor whether it saves."""
-    loss = _loss(replace(stake, steps=None, is_training=True))
-    return f"at most {loss}" if loss else _NOTHING_LOST
+    loss = _loss(replace(stake, steps=None))
+    return f"up to {_lost(loss)}" if loss else _NOTHING_LOST
 
 
 def price_of_stops(jobs: int, device_us: Mapping[Kind, int], *, now: bool = False) -> str:
@@ -93,42 +82,49 @@ def price_of_stops(jobs: int, device_us: Mapping[Kind, int], *, now: bool = Fals
     """
     if not jobs:
         return NO_JOB_RUNS
-    lost = ", ".join(filter(None, (device_time(device_us.get(kind, 0), kind) for kind in _NOUNS)))
-    if not lost:
-        return f"{jobs:,} jobs run; {_NOTHING_LOST}"
-    if now:
-        return f"{jobs:,} jobs run, and are killed without saving: {lost}"
-    return f"{jobs:,} jobs run; if none of them saves first: {lost}"
+    loss = " and ".join(filter(None, (device_time(device_us.get(kind, 0), kind) for kind in _NOUNS)))
+    if not loss:
+        return f"{jobs:,} running jobs: {_NOTHING_LOST}"
+    how = "killed without saving" if now else "if none saves first"
+    return f"{jobs:,} running jobs, {how}: {loss} are lost"
 
 
 def device_time(device_us: int, kind: Kind) -> str:
-    """Formats `18 GPU-minutes`, `1 CPU-slot-second`, `1.5 GPU-hours`; empty below a second."""
+    """Formats `18 GPU-min`, `1 CPU-s`, `1.5 GPU-h`, of GPUs or CPU slots; empty below a second."""
     seconds = device_us / _SECOND_US
     if seconds < 1:
         return ""
     if seconds < _MINUTES_FROM_S:
-        return _counted(round(seconds), f"{_NOUNS[kind]}-second")
+        return f"{round(seconds)} {_NOUNS[kind]}-s"
     if seconds < _HOURS_FROM_S:
-        return _counted(round(seconds / 60), f"{_NOUNS[kind]}-minute")
+        return f"{round(seconds / 60)} {_NOUNS[kind]}-min"
     hours = seconds / 3600
-    return f"{hours:,.1f} {_NOUNS[kind]}-hours" if hours < 10 else _counted(round(hours), f"{_NOUNS[kind]}-hour")
+    return f"{f'{hours:.1f}' if hours < 10 else f'{round(hours):,}'} {_NOUNS[kind]}-h"
+
+
+def _price(before: str, stake: Stake, *, ends: bool) -> str:
+    loss, goes_on = _loss(stake), _going_on(stake, ends=ends)
+    if not loss:
+        return f"{_NOTHING_LOST}{goes_on}"
+    if not stake.is_training:
+        return f"no training yet: {_lost(f'{loss} of startup')}{goes_on}"
+    none = _NO_CHECKPOINT if before == "up to " and stake.resumes_at is None else ""
+    return f"{none}{before}{_lost(loss)}{goes_on}"
 
 
 def _loss(stake: Stake) -> str:
-    steps = _counted(stake.steps, "step") if stake.steps and stake.is_training else ""
+    """Formats `412 steps (18 GPU-min)`, or one of the two; empty if nothing is lost."""
+    steps = f"{stake.steps:,} step{'' if stake.steps == 1 else 's'}" if stake.steps and stake.is_training else ""
     time = device_time(stake.device_us, stake.kind)
-    untrained = "" if stake.is_training or not time else "nothing trained yet"
-    return ", ".join(filter(None, (steps, untrained, time)))
+    return f"{steps} ({time})" if steps and time else steps or time
+
+
+def _lost(loss: str) -> str:
+    return f"{loss} {'is' if loss.startswith('1 ') else 'are'} lost"
 
 
 def _going_on(stake: Stake, *, ends: bool) -> str:
     who = "a retry " if ends else ""
     if stake.resumes_at is not None:
-        return f"{who}resumes at step {stake.resumes_at:,}"
-    if stake.has_folder:
-        return f"{who}starts with what is in its working folder: no checkpoint is stored"
-    return f"{who}starts anew: it has no checkpoint"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+        return f"; {who}resumes at step {stake.resumes_at:,}"
+    return f"; {who}continues in the working folder" if stake.has_folder else ""

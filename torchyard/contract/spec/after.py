@@ -38,6 +38,6 @@ def is_failed(on: str, state: JobState) -> bool:
 
 
 def unmet(name: str, on: str, state: JobState) -> str:
-    """Says of a job for which `is_failed` holds what is wrong."""
-    ended = "was cancelled" if state is JobState.CANCELLED else f"has {state}"
-    return f"{name} {ended}, and this job waits for its {'success' if on == JobState.SUCCEEDED else 'failure'}"
+    """Says of a job for which `is_failed` holds why another one does not run."""
+    ended = f"{name} {'was cancelled' if state is JobState.CANCELLED else state}"
+    return f"{ended}; this job needs it to succeed" if on == JobState.SUCCEEDED else f"not needed: {ended}"

@@ -47,6 +47,5 @@ export function priceOfJobs(
 function sentenceOf({ message, jobs, total }: StopView, ofMany: boolean): string {
   const whole = /[.!?]$/.test(message) ? message : `${message}.`;
   if (ofMany && total === 1 && jobs[0]?.name) return `${jobs[0].name}: ${whole}`;
-  const isLoss = /^[\d.,]+ (steps?|GPU|CPU)\b/.test(message);
-  return isLoss ? `At stake: ${whole}` : whole.charAt(0).toUpperCase() + whole.slice(1);
+  return whole.charAt(0).toUpperCase() + whole.slice(1);
 }

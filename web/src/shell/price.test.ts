@@ -16,13 +16,14 @@ async function said(stop: Partial<StopView> | null, ofMany = false): Promise<str
 
 test("a price is a sentence: of a job that the page does not name, with its name", async () => {
   const jobs = [{ name: "unet" }] as unknown as StopView["jobs"];
-  const [loss, saves] = ["412 steps, 18 GPU-minutes", "it saves first; if it cannot: 412 steps"];
-  expect(await said({ message: loss, total: 1, jobs })).toBe(`At stake: ${loss}.`);
-  expect(await said({ message: saves, total: 1, jobs })).toBe("It saves first; if it cannot: 412 steps.");
+  const saves = "saves a checkpoint first; if that fails, 412 steps are lost";
+  expect(await said({ message: saves, total: 1, jobs })).toBe(
+    "Saves a checkpoint first; if that fails, 412 steps are lost.",
+  );
   expect(await said({ message: saves, total: 1, jobs }, true)).toBe(`unet: ${saves}.`);
-  expect(await said({ message: "2 jobs run", total: 2, jobs }, true)).toBe("2 jobs run.");
-  expect(await said({ message: "nothing is lost: no job runs", total: 0, jobs: [] }, true)).toBe(
-    "Nothing is lost: no job runs.",
+  expect(await said({ message: "2 running jobs", total: 2, jobs }, true)).toBe("2 running jobs.");
+  expect(await said({ message: "nothing is lost: no job is running", total: 0, jobs: [] }, true)).toBe(
+    "Nothing is lost: no job is running.",
   );
   expect(await said(null)).toBeNull(); // an older service answers none
 });

@@ -6,7 +6,7 @@ const ENOUGH = 20;
 const FRESH_MS = 300_000;
 
 /**
- * Returns `between 14:10 and 14:40; of the last 200 such estimates 79% held`, and how old the estimate is where
+ * Returns `between 14:10 and 14:40; 79% of the last 200 estimates were right`, and how old the estimate is where
  * that is more than five minutes. Empty: nothing is expected yet.
  */
 export function estimateText(estimate: EstimateView, now: number): string {
@@ -46,7 +46,7 @@ function rangeOf(low: string, high: string, now: number): readonly [string, stri
 function recordText({ expected, held, of }: EstimateView): string {
   if (expected === null) return "";
   if (of < ENOUGH) return "; low confidence";
-  return `; of the last ${of} such estimates ${Math.round((100 * held) / of)}% held`;
+  return `; ${Math.round((100 * held) / of)}% of the last ${of} estimates were right`;
 }
 
 function ageText({ made_at }: EstimateView, now: number): string {

@@ -13,7 +13,6 @@ from torchyard.contract.queue.price import (
     price_of_stop,
     price_of_stops,
     saving,
-    stop_asked,
 )
 
 MINUTE = 60_000_000
@@ -49,12 +48,12 @@ def test_what_is_at_stake(changes: dict[str, Any], approved: Approved) -> None:
     [
         (0, ""),
         (-5, ""),
-        (89, "89 CPU-slot-seconds"),
-        (90, "2 CPU-slot-minutes"),
-        (5399, "90 CPU-slot-minutes"),
-        (5400, "1.5 CPU-slot-hours"),
-        (36_000, "10 CPU-slot-hours"),
-        (36_000_000_000, "10,000,000 CPU-slot-hours"),
+        (89, "89 CPU-s"),
+        (90, "2 CPU-min"),
+        (5399, "90 CPU-min"),
+        (5400, "1.5 CPU-h"),
+        (36_000, "10 CPU-h"),
+        (36_000_000_000, "10,000,000 CPU-h"),
     ],
 )
 def test_device_time_has_the_unit_of_its_size(seconds: int, said: str) -> None:
@@ -62,10 +61,10 @@ def test_device_time_has_the_unit_of_its_size(seconds: int, said: str) -> None:
 
 
 def test_whether_a_job_saves_first_is_said_of_its_kind(approved: Approved) -> None:
-    rest = "412 steps, 18 GPU-minutes; resumes at step 3,000"
+    rest = "412 steps (18 GPU-min) are lost; resumes at step 3,000"
     assert price_of_stop(stake(), saving("image-classification", "train")) == approved("price_of_stop", rest=rest)
     assert price_of_stop(stake(), saving("script", None)) == approved("may save first", rest=rest)
-    assert price_of_stop(stake(), saving("segmentation", "evaluate")) == f"it saves nothing: {rest}"
+    assert price_of_stop(stake(), saving("segmentation", "evaluate")) == f"stops without saving: {rest}"
     killed = price_of_stop(stake(resumes_at=None), saving("segmentation", "train", now=True), ends=True)
     assert killed == approved("killed")
     starting = price_of_stop(stake(is_training=False), saving("segmentation", "train"))
@@ -74,16 +73,15 @@ def test_whether_a_job_saves_first_is_said_of_its_kind(approved: Approved) -> No
     assert saved == approved("saved")
 
 
-def test_a_job_that_was_asked_to_stop_says_what_is_at_stake(approved: Approved) -> None:
-    rest = "at stake: 412 steps, 18 GPU-minutes; resumes at step 3,000"
-    assert stop_asked(stake(), "first") == approved("stop_asked", rest=rest)
-    assert stop_asked(stake(), "perhaps") == approved("may save checkpoint", rest=rest)
-    assert stop_asked(stake(is_training=False, resumes_at=None), "first") == approved("at stake nothing")
+def test_a_script_without_a_checkpoint_is_not_expected_to_save(approved: Approved) -> None:
+    assert price_of_stop(stake(resumes_at=None), "perhaps") == approved("no checkpoint")
+    assert price_of_stop(stake(resumes_at=None), "first") == approved("saves first")
+    assert price_of_stop(stake(is_training=False, resumes_at=None), "first") == approved("startup")
 
 
 def test_many_stops_are_summed_by_kind(approved: Approved) -> None:
     both: dict[Kind, int] = {"cuda": 54 * MINUTE, "cpu": 2 * MINUTE}
     assert price_of_stops(0, {}) == approved("price_of_stops")
     assert price_of_stops(1200, both) == approved("jobs run if")
-    assert price_of_stops(2, {}) == price_of_stops(2, {}, now=True) == "2 jobs run; nothing is lost yet"
+    assert price_of_stops(2, {}) == price_of_stops(2, {}, now=True) == "2 running jobs: nothing is lost yet"
     assert price_of_stops(2, both, now=True) == approved("jobs run killed")

@@ -93,7 +93,7 @@ test("advice about a waiting job says when it starts, and what would start it no
   const props = { advice, onstacks: null, unfolds: true };
   const host = show(Advice, { ...props, job: view({ state: "queued", status_reason }) });
   expect(textOf(host.querySelector(".starts"))).toBe(
-    "Expected start: between 14:10 and 14:40; of the last 200 such estimates 79% held.",
+    "Expected start: between 14:10 and 14:40; 79% of the last 200 estimates were right.",
   );
   expect(textsOf(host, ".step")).toEqual(["Starts now with time_limit ≤ 2h.", "Starts now if preemptible."]);
   expect(textsOf(host, ".step code")).toEqual(["time_limit"]);

@@ -264,7 +264,8 @@ test("a stop and a delete wait, and an undone one is not sent", async () => {
   expect([sent()[1], gone.asked]).toEqual(["DELETE v1/jobs/job_a", ["delete"]]);
 });
 
-const MESSAGE = "it saves first; if it cannot: 412 steps, 18 GPU-minutes; a retry resumes at step 3,000";
+const MESSAGE =
+  "saves a checkpoint first; if that fails, 412 steps (18 GPU-min) are lost; a retry resumes at step 3,000";
 
 /** Answers prices, and all else as if nothing had changed. Returns what asks for the requests for prices. */
 function servePrices(): () => readonly Asked[] {
@@ -274,7 +275,11 @@ function servePrices(): () => readonly Asked[] {
     return path === "v1/jobs/actions"
       ? {
           price: {
-            message: now ? "412 steps, 18 GPU-minutes" : action === "pause" ? "nothing is lost yet" : MESSAGE,
+            message: now
+              ? "killed without saving: 18 GPU-min are lost"
+              : action === "pause"
+                ? "nothing is lost yet"
+                : MESSAGE,
           },
         }
       : view();
@@ -301,7 +306,7 @@ test("what a stop costs is asked for once one looks at the button, said there, a
   expect([asked().length, price()]).toEqual([0, ""]); // who passes asks nothing
   await looks("pointerenter");
   expect(price()).toBe(
-    "It saves first; if it cannot: 412 steps, 18 GPU-minutes; a retry resumes at step 3,000.",
+    "Saves a checkpoint first; if that fails, 412 steps (18 GPU-min) are lost; a retry resumes at step 3,000.",
   );
   expect(asked().map(({ body }) => body)).toEqual([{ action: "cancel", ids: ["job_a"], dry_run: true }]);
   await looks("focusin");
@@ -329,11 +334,11 @@ test("the menu says what a pause costs, and the bar what a stop does; a failing 
   expect([textOf(note), asked().length]).toEqual(["Nothing is lost yet.", 1]);
   click(mine.host, "Stop");
   await settled();
-  expect(pending()[0]?.note()).toMatch(/^It saves first/);
+  expect(pending()[0]?.note()).toMatch(/^Saves a checkpoint first/);
   undo();
   choose(head(view({ owner: "bob" })).host, "Kill");
   await settled();
-  expect(pending()[0]?.note()).toBe("At stake: 412 steps, 18 GPU-minutes.");
+  expect(pending()[0]?.note()).toBe("Killed without saving: 18 GPU-min are lost.");
   undo();
   expect(asked().map(({ body }) => (body as { now?: boolean }).now ?? false)).toEqual([false, false, true]);
   serve(() => null);

@@ -70,7 +70,7 @@ test("brackets go from part to part, around both ends", async () => {
     pressed(new KeyboardEvent("keydown", { key }));
     return route().query.get("tab") ?? "curves";
   };
-  const parts = [...document.querySelectorAll("nav a")].map((link) => link.textContent);
+  const parts = [...document.querySelectorAll("nav a")].map((link) => link.getAttribute("data-tab"));
   const seen = parts.map(() => tab("]"));
   expect([seen.at(-1), seen.toSorted()]).toEqual(["spec", parts.toSorted()]);
   expect([tab("["), tab("]")]).toEqual([seen.at(-2), "spec"]);

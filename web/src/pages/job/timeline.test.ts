@@ -100,7 +100,7 @@ test("events say who asked for them, in place of the owner", async () => {
     state(2, "paused", "queued", { by: "eve", reason: { message: "waits for a worker" } }),
     event(3, "message", {
       by: "eve",
-      text: "cancel requested: the job may save a checkpoint before it stops",
+      text: "cancel requested: may save a checkpoint before it stops",
     }),
     event(4, "message", { by: "eve", text: "the pause was withdrawn" }),
     state(5, "running", "cancelled", { reason: { message: "cancelled by its owner" } }),
@@ -108,7 +108,7 @@ test("events say who asked for them, in place of the owner", async () => {
   expect(sentences(host).toReversed()).toEqual([
     "queued → paused by eve",
     "paused → queued by eve: waits for a worker",
-    "cancel requested by eve: the job may save a checkpoint before it stops",
+    "cancel requested by eve: may save a checkpoint before it stops",
     "the pause was withdrawn by eve",
     "running → cancelled: cancelled by its owner",
   ]);

@@ -87,7 +87,7 @@ test("the row of a waiting job says when it may start, and what for it waits", (
   const waits = openRow({ state: "queued", status_reason });
   expect(textOf(waits.querySelector(".progress"))).toBe("14:10–14:40 why");
   expect(waits.querySelector<HTMLElement>(".progress span")?.title).toBe(
-    "starts between 14:10 and 14:40; of the last 200 such estimates 79% held\nwhy",
+    "starts between 14:10 and 14:40; 79% of the last 200 estimates were right\nwhy",
   );
   const narrow = openRow({ state: "queued", status_reason }, USUAL, true);
   expect(textOf(narrow.querySelector(".second"))).toContain("14:10–14:40 why");

@@ -86,20 +86,25 @@ test("of many devices the neighbouring ones of a job share a row, and trouble st
   expect(textsOf(host, ".word")).toEqual(["7 free", "held by pid 4121", "8 out of reach"]);
 });
 
-test("a worker says for whom its devices are kept, and names the job to those who may see it", () => {
+test("a worker says for which job its devices are reserved, and names it to those who may see it", () => {
   serve(() => ({ devices: [] }));
   const kept = [
-    { kind: "cuda", owner: "ada", job_id: "a" },
+    { kind: "cuda", owner: "ada", job_id: "a", name: "lr-batch-3" },
     { kind: "cpu", owner: "eve", job_id: null },
   ] as const;
   const host = show(WorkerDevices, { worker: { ...worker(device(0)), kept }, jobs: new Map() });
   expect(textsOf(host, ".kept")).toEqual([
-    "GPUs reserved for a job of ada",
+    "GPUs reserved for lr-batch-3",
     "CPU slots reserved for a job of eve",
   ]);
   expect([...host.querySelectorAll<HTMLAnchorElement>(".kept a")].map((link) => link.pathname)).toEqual([
     "/jobs/a",
   ]);
+  const one = show(WorkerDevices, {
+    worker: { ...worker(device(0)), kept: kept.slice(0, 1) },
+    jobs: new Map(),
+  });
+  expect(textsOf(one, ".kept")).toEqual(["Reserved for lr-batch-3"]);
   expect(
     show(WorkerDevices, { worker: worker(device(0)), jobs: new Map() }).querySelector(".kept"),
   ).toBeNull();
@@ -134,30 +139,28 @@ function entry(changes: Record<string, unknown>): QueueEntry {
   } as unknown as QueueEntry;
 }
 
-test("a waiting job is one line: whose devices it waits for, and under the pointer all else", () => {
-  const held = worker(
-    device(0, { job_id: "b", holder: { ...holder, name: "bob-hang" } }),
-    device(1, { job_id: null }),
-  );
+test("a waiting job is one line: what it waits for, and under the pointer all else", () => {
   const resources = { device: "cuda", nodes: 1, devices_per_node: 2, min_memory_gb: null };
-  const busy = { code: "devices_busy", message: "needs 2 GPUs; 1 free on box-a" };
+  const busy = {
+    code: "devices_busy",
+    message: "needs 2 GPUs on box-a; 1 is free, bob-hang holds the other",
+  };
   const later = new Date(Date.parse(AT) + 3_600_000).toISOString();
   const entries = [
     entry({ resources, reason: busy }),
     entry({ position: 2, job_id: null, not_before: later }),
     entry({ position: 3 }),
   ];
-  const host = show(Queue, { entries, workers: [held], hasMore: true });
+  const host = show(Queue, { entries, hasMore: true });
   expect(textsOf(host, ".need")).toEqual(["2 GPUs", "2 GPUs of 24 GiB", "2 GPUs of 24 GiB"]);
   const [named, failing, plain] = textsOf(host, ".why");
-  expect([named, plain]).toEqual(["waits for bob-hang (box-a:0)", "1 is free"]);
+  expect([named, plain]).toEqual(["1 is free, bob-hang holds the other", "1 is free"]);
   expect(failing).toMatch(/^retries in /);
-  expect(host.querySelector("li")?.title).toBe("Of ada.\nNeeds 2 GPUs; 1 free on box-a.");
+  expect(host.querySelector("li")?.title).toBe(
+    "Of ada.\nNeeds 2 GPUs on box-a; 1 is free, bob-hang holds the other.",
+  );
   expect(textsOf(host, "a")).toEqual(["digits", "digits", "All queued jobs"]);
   expect(textOf(host.querySelector(".name"))).toBe("a job of ada");
-  const hidden = worker(device(0, { job_id: null, holder }), device(1));
-  const other = show(Queue, { entries: entries.slice(0, 1), workers: [hidden], hasMore: false });
-  expect(textsOf(other, ".why")).toEqual(["waits for a job of ada (box-a:0)"]);
 });
 
 test("a job that no worker can ever run is red in the queue", () => {
@@ -202,7 +205,7 @@ test("the queue is in the service's order, with what each job asks of the host a
     "Of ada.",
     "Needs 1 GPU (H100 or L40S), 8 CPUs and 32 GiB of memory; none is free.",
   ]);
-  expect(whole[1]?.[1]).toBe("Asks for H100 or L40S, 8 CPUs, 32 GiB of memory.");
+  expect(whole[1]?.[1]).toBe("Requests H100 or L40S, 8 CPUs, 32 GiB of memory.");
   expect(textsOf(host, ".why")).toEqual(["none is free", "bob may run 1 job at once and runs 1 (quota)", ""]);
 });
 
@@ -219,7 +222,7 @@ test("a waiting job says when it is expected to start, also a private one, once 
   const host = show(Queue, { entries, hasMore: false });
   expect(textsOf(host, ".starts")).toEqual(["14:10–14:40", "after 14:10", ""]);
   expect(host.querySelector("li")?.title).toContain(
-    "Starts between 14:10 and 14:40; of the last 200 such estimates 79% held.",
+    "Starts between 14:10 and 14:40; 79% of the last 200 estimates were right.",
   );
 });
 

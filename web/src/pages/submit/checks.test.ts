@@ -86,7 +86,7 @@ test("what a job would wait for is said", async () => {
 });
 
 test("a job that no worker can ever run is said in red", async () => {
-  const message = "needs 8 GPUs; the largest worker, box-a, has 2";
+  const message = "needs 8 GPUs; the largest worker (box-a) has 2";
   service.answer = () => ({
     spec: {},
     waits_for: { fits: false, code: "too_big", message, position: 3 },
