@@ -62,7 +62,7 @@ def test_the_commands_that_copy_and_keep_checkpoints_do_what_their_page_says(clo
         run_blocks([_of_programs_job(_block("torchyard cp"), "circle")], folder, environment)
         kept = run_blocks([_block("torchyard models")], folder, environment)
     assert "latest" in captured
-    assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  removed\n")
+    assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  deleted\n")
     assert {"loss.png", "model.safetensors", "out/loss.png"} <= {
         str(path.relative_to(folder)) for pattern in ("*", "out/*") for path in folder.glob(pattern)
     }
@@ -114,7 +114,7 @@ def test_a_command_in_the_text_of_the_documents_is_one_with_such_options() -> No
     ("line", "wrong"),
     [
         ("FOO=1 torchyard submit --folow x.yaml > out", "No such option"),
-        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "there is no command"),
+        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "unknown command"),
         ("echo torchyard shwo | torchyard \\\n    show", "Missing parameter"),
         ("torchyard drain", "Missing parameter"),
         ("torchyard servers x    # torchyard shwo", "unexpected extra argument"),

@@ -26,7 +26,7 @@ def test_the_first_hour_goes_as_documented(tmp_path: Path, shared_service: Servi
     said = run_blocks([*steps, f"python - <<'END'\n{in_python}END"], tmp_path / "clone", environment_in(tmp_path))
     assert make_up == "make up\n"
     assert "0      1.0000       zero.png" in said and said.endswith("\n0\n")
-    assert "continues after epoch" in said.rpartition("is being cancelled")[2]
+    assert "continues after epoch" in said.rpartition("running, stopping")[2]
     assert (tmp_path / "circle" / "last.pt").exists()
 
 

@@ -20,7 +20,7 @@ def test_the_first_hour_of_a_team_goes_as_documented(tmp_path: Path) -> None:
         said = run_blocks(steps, tmp_path, environment)
         with Client(data_dir=tmp_path / ".torchyard") as client:
             disabled = {user.name for user in client.users.list() if user.disabled_at is not None}
-    assert "alice's private job" in said
+    assert "a job of alice" in said
     for owner in ("alice", "bob"):
         assert re.search(rf"^owner +{owner}\nvisibility +team$", said, re.MULTILINE)
     assert disabled == {"bob"}
