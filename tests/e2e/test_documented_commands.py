@@ -76,13 +76,12 @@ def test_each_block_that_does_not_run_is_in_the_readme() -> None:
 
 
 def test_the_list_of_commands_is_whole() -> None:
-    documented = {match for row in _rows("| command | what |") for match in _commands(row)}
+    documented = {match for row in _rows() for match in _commands(row)}
     assert documented == {*commands()}
 
 
 def test_the_listed_options_are_those_of_their_commands() -> None:
-    usages = [code for row in _rows("| command | what |") for code in _codes(row)]
-    usages += [f"run {code}" for row in _rows("| option | setting | what |") for code in _codes(row)]
+    usages = [code for row in _rows() for code in _codes(row)]
     for usage in usages:
         (name,) = _commands(f"`{usage}`")
         assert _options(usage) <= _options_of(name), usage
@@ -146,10 +145,10 @@ def _of_programs_job(block: str, name: str) -> str:
     return block.replace("digits:artifacts", f"{name}:artifacts").replace("jq .", "python -m json.tool")
 
 
-def _rows(header: str) -> list[str]:
-    """Returns the first cells of the table in docs/reference/commands.md with this header."""
-    table = COMMANDS.partition(header)[2].partition("\n\n")[0]
-    return [row.split(" | ")[0] for row in table.splitlines()[2:]]
+def _rows() -> list[str]:
+    """Returns the first cells of the tables of commands in docs/reference/commands.md."""
+    tables = [rest.partition("\n\n")[0] for rest in COMMANDS.split("| command | what it does |\n")[1:]]
+    return [row.split(" | ")[0] for table in tables for row in table.splitlines()[1:]]
 
 
 def _codes(cell: str) -> list[str]:
