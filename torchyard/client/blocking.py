@@ -55,10 +55,7 @@ def blocking(
         result = run(operation(driver._core, *args, **options))  # pyright: ignore[reportPrivateUsage] - its method
         return result if handle is None else handle(result)
 
-    update_wrapper(method, operation)
-    if handle is not None:
-        vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=handle)
-    return method
+    return _described(method, operation, handle or inspect.signature(operation).return_annotation)
 
 
 @overload
@@ -80,11 +77,8 @@ def iterating(
         items = operation(driver._core, *args, **options)  # pyright: ignore[reportPrivateUsage] - its method
         return iterate(items) if handle is None else _handles(iterate(items), handle)
 
-    update_wrapper(method, operation)
-    signature = inspect.signature(operation)
-    item = handle or get_args(signature.return_annotation)[0]
-    vars(method)["__signature__"] = signature.replace(return_annotation=Generator[item])
-    return method
+    item = handle or get_args(inspect.signature(operation).return_annotation)[0]
+    return _described(method, operation, Generator[item])
 
 
 def ask(
@@ -122,6 +116,14 @@ def iterate(items: AsyncGenerator[T]) -> Generator[T]:
             yield item
     finally:
         run(items.aclose())
+
+
+def _described(method: Callable[..., T], operation: Callable[..., Any], answer: Any) -> Callable[..., T]:
+    """Gives the method the operation's name, docstring and signature, with its own answer. Returns the method."""
+    update_wrapper(method, operation)
+    vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=answer)
+    method.__annotations__ = {**method.__annotations__, "return": answer}  # what Sphinx shows
+    return method
 
 
 def _handles(items: Generator[T], handle: Callable[[T], H]) -> Generator[H]:
