@@ -55,7 +55,10 @@ def blocking(
         result = run(operation(driver._core, *args, **options))  # pyright: ignore[reportPrivateUsage] - its method
         return result if handle is None else handle(result)
 
-    return _described(method, operation, handle or inspect.signature(operation).return_annotation)
+    update_wrapper(method, operation)
+    if handle is not None:
+        _annotate(method, operation, returns=handle)
+    return method
 
 
 @overload
@@ -77,8 +80,10 @@ def iterating(
         items = operation(driver._core, *args, **options)  # pyright: ignore[reportPrivateUsage] - its method
         return iterate(items) if handle is None else _handles(iterate(items), handle)
 
+    update_wrapper(method, operation)
     item = handle or get_args(inspect.signature(operation).return_annotation)[0]
-    return _described(method, operation, Generator[item])
+    _annotate(method, operation, returns=Generator[item])
+    return method
 
 
 def ask(
@@ -116,14 +121,6 @@ def iterate(items: AsyncGenerator[T]) -> Generator[T]:
             yield item
     finally:
         run(items.aclose())
-
-
-def _described(method: Callable[..., T], operation: Callable[..., Any], answer: Any) -> Callable[..., T]:
-    """Gives the method the operation's name, docstring and signature, with its own answer. Returns the method."""
-    update_wrapper(method, operation)
-    vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=answer)
-    method.__annotations__ = {**method.__annotations__, "return": answer}  # what Sphinx shows
-    return method
 
 
 def _handles(items: Generator[T], handle: Callable[[T], H]) -> Generator[H]:
@@ -185,3 +182,9 @@ class _Blocking(Generic[T]):
             return next(self._items)
         except StopIteration:
             raise StopAsyncIteration from None
+
+
+def _annotate(method: Callable[..., Any], operation: Callable[..., Any], *, returns: Any) -> None:
+    """Gives the method the signature of the operation, for `help` and the docs."""
+    vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=returns)
+    method.__annotations__ = {**operation.__annotations__, "return": returns}
