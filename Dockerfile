@@ -38,6 +38,12 @@ COPY worker worker
 COPY trainer trainer
 COPY migrations migrations
 COPY --from=page /src/api/static api/static
+# The docs, built beside what they describe: the reference of Python is read from the packages themselves.
+COPY --from=page /opt/node /opt/page
+COPY CONTRIBUTING.md ./
+COPY --from=page /src/web/src web/src
+RUN PYTHONPATH=/opt/page/lib/python3.11/site-packages /opt/venv/bin/python -m sphinx \
+    --fresh-env --quiet --fail-on-warning --conf-dir docs/site --doctree-dir /tmp/doctrees docs api/docs
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --no-deps --no-build-isolation . ./deploy/server
 

@@ -1,5 +1,5 @@
 # Everything runs in .venv, filled from three hashed locks, each when it is needed: what runs (requirements.lock),
-# what builds the page (requirements-page.lock), what checks and tests (requirements-dev.lock). Needs Python 3.11 and make.
+# what builds the page and the docs (requirements-page.lock), what checks and tests (requirements-dev.lock). Needs Python 3.11 and make.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 UV_VERSION := 0.13.8
@@ -30,6 +30,10 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+DOCS := api/docs/README.html
+DOCS_SOURCES := $(shell find docs $(addprefix torchyard/,__init__.py run client models contract) -name __pycache__ -prune -o -type f -print 2>/dev/null) \
+	README.md CONTRIBUTING.md web/src/styles/tokens.css web/src/signs/favicon.svg
+
 .DEFAULT_GOAL := help
 .PHONY: $(shell awk -F: '/^[a-z-]+:/ { print $$1 }' $(firstword $(MAKEFILE_LIST)))
 
@@ -46,13 +50,17 @@ demo: $(STAMP)  ## Train on real digits with two processes, fetch the best check
 # Of the command line alone: many environments have a PORT of their own.
 UP_OPTIONS := $(if $(findstring command,$(origin PORT)),--port $(PORT))
 
-up: $(STAMP)  ## Build the page and run the service in the foreground (PORT=8000); Ctrl-C stops it cleanly
+up: $(STAMP)  ## Build the page and the docs, and run the service in the foreground (PORT=8000); Ctrl-C stops it cleanly
 	@$(BIN)/torchyard up --check $(UP_OPTIONS)
 	@$(MAKE) --no-print-directory page || echo 'The page is not built, for the reason above: the service starts without it.' >&2
+	@$(MAKE) --no-print-directory docs || echo 'The docs are not built, for the reason above: the service starts without them.' >&2
 	@$(BIN)/torchyard up $(UP_OPTIONS)
 
 page: $(STAMP)  ## Build the page from web/ into api/static, if its sources have changed
 	@$(MAKE) --no-print-directory $(PAGE)
+
+docs: $(STAMP)  ## Build the site of docs/ into api/docs, which the service has at /docs, if its sources have changed
+	@$(MAKE) --no-print-directory $(DOCS)
 
 web-dev: $(DEV_STAMP) $(BUILD_TOOLS)  ## Serve web/ with hot reload, in front of the running service (or TORCHYARD_URL)
 	@$(NPM) run dev
@@ -107,7 +115,7 @@ test-hosts: $(DEV_STAMP)  ## Run the tests of boxes that join a service over a l
 
 check: python-check web-check  ## Check format, lint and types
 
-python-check: $(DEV_STAMP)
+python-check: $(DEV_STAMP) $(DOCS)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m tests.device.build  # beside the tests, which then find it
@@ -165,11 +173,11 @@ $(FRAMEWORKS)/.complete: $(STAMP) requirements-frameworks.lock
 	$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
 	@touch $@
 
-build: $(STAMP) $(PAGE)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
+build: $(STAMP) $(PAGE) $(DOCS)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
 	@for project in . deploy/server; do $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist $$project || exit; done
 
 clean:  ## Remove caches and what builds left; the environments and .torchyard stay
-	rm -rf .pytest_cache .ruff_cache .pyright dist api/static web/.svelte-check web/openapi.json web/src/api/schema.d.ts
+	rm -rf .pytest_cache .ruff_cache .pyright dist api/static api/docs web/.svelte-check web/openapi.json web/src/api/schema.d.ts
 	for project in . deploy/server; do rm -rf $$project/build $$project/*.egg-info; done
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './web/node_modules/*' -prune -exec rm -rf {} +
 
@@ -205,3 +213,10 @@ $(PAGE): $(WEB_LOCK) $(PAGE_SOURCES) | $(if $(filter $(PAGE) build,$(MAKECMDGOAL
 	@echo 'Building the page.'
 	@$(NPM) run build
 	@touch $@
+
+# A link that leads nowhere ends it. What is there stays until the new one is whole.
+$(DOCS): $(DOCS_SOURCES) | $(NODE_STAMP)
+	@echo 'Building the docs.'
+	@rm -rf build/docs
+	@$(BIN)/python -m sphinx --fresh-env --quiet --fail-on-warning --conf-dir docs/site --doctree-dir build/docs/.doctrees docs build/docs
+	@rm -rf api/docs build/docs/.doctrees && mv build/docs api/docs

@@ -9,7 +9,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
-from api import website
+from api import docsite, website
 from api.middleware.layer import Layer
 from api.monitoring import Monitoring
 from api.openapi import completion, documentation, routers
@@ -61,7 +61,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.host.listening import check_token
 
 
-def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> FastAPI:
+def create_app(settings: Settings, *, page_folder: Path = website.BUILT, docs_folder: Path = docsite.BUILT) -> FastAPI:
     """Returns the application, which has connected to nothing yet. Raises ConfigError if the token cannot be used."""
     services = Services.of(settings, token=token_of(settings))
 
@@ -91,6 +91,7 @@ def create_app(settings: Settings, *, page_folder: Path = website.BUILT) -> Fast
     app.router.route_class = Route
     app.router.routes.extend(_routes())
     documentation.install(app)
+    docsite.install(app, docs_folder)
     monitoring.know(app.routes)
     website.install(app, page_folder)
     layer = Layer(Router(app.router), settings, count=monitoring.count)

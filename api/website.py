@@ -1,7 +1,6 @@
 """Serves the page that is built from `web/`: one HTML file for all its addresses, and its assets."""
 
 from dataclasses import dataclass
-import mimetypes
 from pathlib import Path
 import re
 from threading import Lock
@@ -45,10 +44,6 @@ _POLICY = (
 _HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.[a-z0-9]+$")
 """The end of an asset's name that the build derives from its content."""
 _FOR_EVER, _REVALIDATED = "public, max-age=31536000, immutable", "public, no-cache"
-_TYPES = {".js": "text/javascript", ".woff2": "font/woff2", ".webmanifest": "application/manifest+json"}
-"""Media types that the host's own tables may have wrong."""
-_COMPRESSED = re.compile(r"text/.*|image/svg\+xml|application/(json|manifest\+json)")
-_LEAST_BYTES = 1 << 10
 _NOT_BUILT = """\
 <!doctype html>
 <html lang="en">
@@ -56,7 +51,8 @@ _NOT_BUILT = """\
 <title>Torchyard</title>
 <h1>Torchyard runs, and its page is not built</h1>
 <p>In a clone of Torchyard, <code>make up</code> builds it and starts the service. Packages and image have it.</p>
-<p>All else works: the command line, the Python client, and the <a href="docs">REST interface</a>.</p>
+<p>All else works: the command line, the Python client,
+the <a href="docs/rest">REST interface</a>, and the <a href="docs/">docs</a>.</p>
 </html>
 """
 
@@ -157,13 +153,6 @@ def _placed(build: _Build, request: Request) -> bytes:
 
 
 def _read(path: Path) -> Fixed:
-    content = path.read_bytes()
-    media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     lifetime = _FOR_EVER if _HASHED.search(path.name) else _REVALIDATED
-    return Fixed.of(
-        content,
-        media_type=media_type,
-        # A web worker has the policy of its own script, not that of the page which starts it.
-        headers={"Content-Security-Policy": _POLICY, "Cache-Control": lifetime},
-        in_gzip=len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None,
-    )
+    # A web worker has the policy of its own script, not that of the page which starts it.
+    return Fixed.of_file(path, headers={"Content-Security-Policy": _POLICY, "Cache-Control": lifetime})

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 import hashlib
+import mimetypes
+from pathlib import Path
+import re
 from typing import Self
 
 from starlette.requests import Request
@@ -12,6 +15,14 @@ from api.middleware.compression import accepts_gzip, compressed
 
 _REVALIDATED = {"Cache-Control": "private, no-cache"}
 """The caller may cache it, but must revalidate it before each use."""
+_TYPES = {
+    ".js": "text/javascript",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+}
+"""Media types that the host's own tables may have wrong."""
+_COMPRESSED = re.compile(r"text/.*|image/svg\+xml|application/(json|manifest\+json)")
+_LEAST_BYTES = 1 << 10
 
 
 def answer(request: Request, content: bytes, *, media_type: str, headers: Mapping[str, str] = _REVALIDATED) -> Response:
@@ -48,6 +59,14 @@ class Fixed:
     def of(cls, content: bytes, *, media_type: str, headers: Mapping[str, str], in_gzip: bool) -> Self:
         small = compressed(content, level=9) if in_gzip else b""
         return cls(content, small, media_type, {**headers, "ETag": etag_of(content), "Vary": "Accept-Encoding"})
+
+    @classmethod
+    def of_file(cls, path: Path, *, headers: Mapping[str, str]) -> Self:
+        """Reads a file, whose name says its media type. Raises OSError."""
+        content = path.read_bytes()
+        media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        is_text = len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None
+        return cls.of(content, media_type=media_type, headers=headers, in_gzip=is_text)
 
     def answer(self, request: Request) -> Response:
         """Returns the content, or 304 if the caller has it."""

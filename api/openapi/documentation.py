@@ -14,7 +14,7 @@ from torchyard.contract.errors import NotFound
 _ASSETS = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
 _SCRIPT = """\
 SwaggerUIBundle({
-  url: "openapi.json", dom_id: "#ui", deepLinking: true, filter: true, displayRequestDuration: true,
+  url: "../openapi.json", dom_id: "#ui", deepLinking: true, filter: true, displayRequestDuration: true,
   docExpansion: "list", defaultModelsExpandDepth: 0, tryItOutEnabled: true, validatorUrl: null,
 });
 """
@@ -25,12 +25,12 @@ _PAGE = f"""\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Torchyard: the REST interface</title>
-<link rel="icon" href="docs/favicon-32x32.png">
-<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" href="rest/favicon-32x32.png">
+<link rel="stylesheet" href="rest/swagger-ui.css">
 </head>
 <body>
 <div id="ui"></div>
-<script src="docs/swagger-ui-bundle.js"></script>
+<script src="rest/swagger-ui-bundle.js"></script>
 <script>{_SCRIPT}</script>
 </body>
 </html>
@@ -45,7 +45,7 @@ _ASSET_HEADERS = {"Cache-Control": "public, max-age=86400"}
 
 
 def install(app: FastAPI) -> None:
-    """Adds `/openapi.json` and `/docs` to `app`. They need no token."""
+    """Adds `/openapi.json` and `/docs/rest` to `app`. They need no token."""
     document = _Document(app)
     assets = StaticFiles(directory=str(files("fastapi_swagger") / "resources"))
 
@@ -57,12 +57,13 @@ def install(app: FastAPI) -> None:
 
     async def read_asset(request: Request, name: str) -> Response:
         if name not in _ASSETS:
-            raise NotFound(f"there is no page /docs/{name[:200]}")
+            raise NotFound(f"there is no page /docs/rest/{name[:200]}")
         answer = await assets.get_response(name, request.scope)
         answer.headers.update(_ASSET_HEADERS)
         return answer
 
-    for path, endpoint in {"/openapi.json": read_document, "/docs": read_page, "/docs/{name}": read_asset}.items():
+    routes = {"/openapi.json": read_document, "/docs/rest": read_page, "/docs/rest/{name}": read_asset}
+    for path, endpoint in routes.items():
         app.add_api_route(path, endpoint, methods=["GET", "HEAD"], include_in_schema=False)
 
 

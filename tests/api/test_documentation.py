@@ -19,15 +19,15 @@ GUIDE = Path(__file__).parents[2] / "docs" / "reference" / "rest.md"
 
 
 def test_the_page_loads_nothing_from_elsewhere(service: ApiFixture) -> None:
-    answer = TestClient(service.app).get("/docs")
+    answer = TestClient(service.app).get("/docs/rest")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     loaded = re.findall(r'(?:src|href|url)(?:=|: )"([^"]*)"', answer.text)
-    assert sorted(loaded) == sorted([*(f"docs/{name}" for name in ASSETS), "openapi.json"])
+    assert sorted(loaded) == sorted([*(f"rest/{name}" for name in ASSETS), "../openapi.json"])
     assert "//" not in answer.text
 
 
 def test_the_pages_policy_allows_only_its_own_script(service: ApiFixture) -> None:
-    answer = service.client.get("/docs")
+    answer = service.client.get("/docs/rest")
     script = re.search(r"<script>(.*?)</script>", answer.text, re.DOTALL)
     assert script is not None
     digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
@@ -39,17 +39,17 @@ def test_the_pages_policy_allows_only_its_own_script(service: ApiFixture) -> Non
 
 @each_row("name", ASSETS)
 def test_an_asset_has_its_media_type_and_may_be_cached(service: ApiFixture, name: str) -> None:
-    answer = service.client.get(f"/docs/{name}")
+    answer = service.client.get(f"/docs/rest/{name}")
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, ASSETS[name])
     assert "max-age" in answer.headers["Cache-Control"]
     assert len(answer.content) == int(answer.headers["Content-Length"]) > 100
-    again = service.client.get(f"/docs/{name}", headers={"If-None-Match": answer.headers["ETag"]})
+    again = service.client.get(f"/docs/rest/{name}", headers={"If-None-Match": answer.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
-    head = service.client.head(f"/docs/{name}")
+    head = service.client.head(f"/docs/rest/{name}")
     assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(len(answer.content)), b"")
 
 
-@each_row("path", ["/docs/__init__.py", "/docs/..%2fmain.py", "/docs/x", "/redoc"])
+@each_row("path", ["/docs/rest/__init__.py", "/docs/rest/..%2fmain.py", "/docs/rest/x", "/redoc"])
 def test_other_paths_of_the_docs_are_not_found(service: ApiFixture, path: str) -> None:
     assert service.client.get(path).status_code == 404
 
@@ -70,7 +70,7 @@ def test_the_guide_has_every_route_and_no_other(service: ApiFixture) -> None:
         for method in methods.split(", ")
     }
     routes = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    assert documented - {("GET", "/docs"), ("GET", "/openapi.json")} == routes
+    assert documented - {("GET", "/docs/rest"), ("GET", "/openapi.json")} == routes
 
 
 def test_the_guide_has_every_code_of_an_error(service: ApiFixture) -> None:

@@ -22,7 +22,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.wire.view import Problem
 
 NOBODY = "job_" + "0" * 32
-OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json")
+OPEN = ("/healthz", "/readyz", "/docs/rest", "/openapi.json")
 PRIVATE = (
     "/v1/jobs",
     f"/v1/jobs/{NOBODY}",

@@ -17,7 +17,7 @@ import zipfile
 import pytest
 import setuptools
 
-from tests.api.pages import ASSETS, build_page
+from tests.api.pages import ASSETS, DOCS, build_docs, build_page
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
 from torchyard.cli.topics import topics
@@ -147,8 +147,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
         shutil.copytree(ROOT / name, tree / name, ignore=ignore, symlinks=True)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tree)
-    shutil.rmtree(tree / "api" / "static", ignore_errors=True)
+    for name in ("static", "docs"):
+        shutil.rmtree(tree / "api" / name, ignore_errors=True)
     build_page(tree / "api")
+    build_docs(tree / "api")
     for name in ("dist", "site"):
         (tree / name).mkdir()
     packages = Path(setuptools.__file__).parents[1]
@@ -179,6 +181,7 @@ def test_a_wheel_and_a_source_distribution_have_all_modules(built: Distributions
             assert pages <= installed & source
         if "api" in packages:
             page = {"api/static/index.html", *(f"api/static/assets/{name}" for name in ASSETS)}
+            page |= {f"api/docs/{name}" for name in DOCS}
             assert page <= installed & source
 
 

@@ -1,4 +1,4 @@
-"""The commands of the README and of `cp` as they stand there but for the port; those of all documents are only read."""
+"""Commands of the README and of two pages, as they stand there but for the port; those of all pages are only read."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -13,14 +13,12 @@ from tests.servers import free_port
 from tests.torchyard.cli.reading import commands, read
 
 README = (ROOT / "README.md").read_text()
+FIRST_HOUR = (ROOT / "docs" / "first-hour.md").read_text()
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
 DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "make demo": "its installation and `make up` go on for long: what make starts is run",
-    "pip install torchyard": "tests/torchyard/cli/test_own_service.py runs a program without a server",
-    "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of docs/operating/team.md",
-    "torchyard up --host 0.0.0.0": "needs a second machine: tests/torchyard/cli/test_joining.py takes the line",
-    "make check": "the developers' own commands, which run these tests",
+    "export PATH": "docs/first-hour.md has it, too, and its first blocks run here",
 }
 """Blocks of the README by how they begin, and why they do not run here."""
 PROGRAM = """
@@ -35,44 +33,38 @@ if os.environ["RANK"] == "0":
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a folder with a program, and the commands in `.venv` as the README has them."""
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    (tmp_path / ".torchyardignore").write_text("/config/\n/*.pt\n/up.log\n/job.json\n")
+def clone(tmp_path: Path) -> Path:
+    """A folder with the commands in `.venv`. The first hour works in another one beside it, which has a program."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (folder / ".venv").symlink_to(sys.prefix)
     (tmp_path / "train.py").write_text(PROGRAM)
-    return environment_in(tmp_path)
+    return folder
 
 
 @pytest.mark.parametrize("databases", ["sqlite"], ids=[pytest.HIDDEN_PARAM], indirect=True, scope="session")
-def test_the_commands_of_the_readme_do_what_it_says(
-    tmp_path: Path, environment: dict[str, str], shared_service: Service
-) -> None:
+def test_the_commands_of_the_readme_do_what_it_says(clone: Path, shared_service: Service) -> None:
     """Runs them on the shared service of tests/e2e, which was started by the command of `make up`."""
     port = int(shared_service.server["url"].rpartition(":")[2])
-    (tmp_path / ".torchyard").symlink_to(shared_service.data)
-    program = next(block for block in blocks(README, "python") if block.startswith("from torchyard import Client"))
-    shown = [_here(block, port) for block in _run(blocks(README, "sh"))]
-    said = run_blocks([started_by("demo"), *shown, f"python - <<'END'\n{program}END"], tmp_path, environment)
-    assert "val/accuracy" in said
-    assert len(list(tmp_path.glob("*.pt"))) >= 2
+    (clone / ".torchyard").symlink_to(shared_service.data)
+    shown = [*_first_blocks(port), *_run(blocks(README, "sh"))]
+    run_blocks([started_by("demo"), *shown, _block("torchyard wait")], clone, environment_in(clone.parent))
+    assert [*(clone.parent / "circle").glob("*.pt")] != []
 
 
 @pytest.mark.thorough
-def test_the_commands_that_copy_and_keep_checkpoints_do_what_their_page_says(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    """After the first job of the README, and that of one's own code."""
-    port = free_port()
-    shown = [_here(block, port) for block in _run(blocks(README, "sh")) if "$TORCHYARD_URL" not in block]
-    with running_by(f"torchyard up --port {port}", tmp_path, environment):
-        run_blocks(shown, tmp_path, environment)
-        captured = run_blocks([f"torchyard checkpoints {tmp_path.name}"], tmp_path, environment)
-        run_blocks([_of_programs_job(_block("torchyard cp"), tmp_path.name)], tmp_path, environment)
-        kept = run_blocks([_block("torchyard models")], tmp_path, environment)
+def test_the_commands_that_copy_and_keep_checkpoints_do_what_their_page_says(clone: Path) -> None:
+    """After the first job of the first hour, and that of one's own code."""
+    port, folder, environment = free_port(), clone.parent / "circle", environment_in(clone.parent)
+    with running_by(f"torchyard up --port {port}", clone, environment):
+        run_blocks([*_first_blocks(port), *_run(blocks(README, "sh"))], clone, environment)
+        captured = run_blocks(["torchyard checkpoints circle"], folder, environment)
+        run_blocks([_of_programs_job(_block("torchyard cp"), "circle")], folder, environment)
+        kept = run_blocks([_block("torchyard models")], folder, environment)
     assert "latest" in captured
-    assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  removed\n")
+    assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  deleted\n")
     assert {"loss.png", "model.safetensors", "out/loss.png"} <= {
-        str(path.relative_to(tmp_path)) for pattern in ("*", "out/*") for path in tmp_path.glob(pattern)
+        str(path.relative_to(folder)) for pattern in ("*", "out/*") for path in folder.glob(pattern)
     }
 
 
@@ -84,13 +76,12 @@ def test_each_block_that_does_not_run_is_in_the_readme() -> None:
 
 
 def test_the_list_of_commands_is_whole() -> None:
-    documented = {match for row in _rows("| command | what |") for match in _commands(row)}
+    documented = {match for row in _rows() for match in _commands(row)}
     assert documented == {*commands()}
 
 
 def test_the_listed_options_are_those_of_their_commands() -> None:
-    usages = [code for row in _rows("| command | what |") for code in _codes(row)]
-    usages += [f"run {code}" for row in _rows("| option | setting | what |") for code in _codes(row)]
+    usages = [code for row in _rows() for code in _codes(row)]
     for usage in usages:
         (name,) = _commands(f"`{usage}`")
         assert _options(usage) <= _options_of(name), usage
@@ -122,7 +113,7 @@ def test_a_command_in_the_text_of_the_documents_is_one_with_such_options() -> No
     ("line", "wrong"),
     [
         ("FOO=1 torchyard submit --folow x.yaml > out", "No such option"),
-        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "there is no command"),
+        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "unknown command"),
         ("echo torchyard shwo | torchyard \\\n    show", "Missing parameter"),
         ("torchyard drain", "Missing parameter"),
         ("torchyard servers x    # torchyard shwo", "unexpected extra argument"),
@@ -138,9 +129,10 @@ def _run(found: list[str]) -> list[str]:
     return [block for block in found if not block.startswith(tuple(NOT_RUN))]
 
 
-def _here(block: str, port: int) -> str:
-    """Names the port, and lets `login` read the token for which it would ask."""
-    return re.sub(r"(login \S+)", r"\1 --token-stdin < .torchyard/token", block).replace("8000", str(port))
+def _first_blocks(port: int) -> list[str]:
+    """Returns the blocks of the first hour that log in, make a folder and train there, and one that adds a program."""
+    log_in, submit = (block.replace("8000", str(port)) for block in blocks(FIRST_HOUR, "sh")[1:3])
+    return [log_in, submit, "cp ../train.py ."]
 
 
 def _block(beginning: str) -> str:
@@ -153,10 +145,10 @@ def _of_programs_job(block: str, name: str) -> str:
     return block.replace("digits:artifacts", f"{name}:artifacts").replace("jq .", "python -m json.tool")
 
 
-def _rows(header: str) -> list[str]:
-    """Returns the first cells of the table in docs/reference/commands.md with this header."""
-    table = COMMANDS.partition(header)[2].partition("\n\n")[0]
-    return [row.split(" | ")[0] for row in table.splitlines()[2:]]
+def _rows() -> list[str]:
+    """Returns the first cells of the tables of commands in docs/reference/commands.md."""
+    tables = [rest.partition("\n\n")[0] for rest in COMMANDS.split("| command | what it does |\n")[1:]]
+    return [row.split(" | ")[0] for table in tables for row in table.splitlines()[1:]]
 
 
 def _codes(cell: str) -> list[str]:

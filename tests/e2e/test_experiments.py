@@ -45,7 +45,7 @@ def test_the_commands_of_schedules_do_what_is_documented(tmp_path: Path) -> None
         said = run_blocks(blocks(_section("Schedules"), "sh"), tmp_path, environment)
         with Client(data_dir=tmp_path / ".torchyard") as client:
             assert [*client.schedules.list()] == [*client.jobs.list()] == []
-    for part in ("0 3 * * *  Europe/Berlin", "paused  next: never", "active  next: ", "removed"):
+    for part in ("0 3 * * *  Europe/Berlin", "paused  next: never", "active  next: ", "deleted"):
         assert part in said
 
 

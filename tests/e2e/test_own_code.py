@@ -57,7 +57,7 @@ def test_a_second_run_uploads_nothing_and_changes_nothing_for_the_first(service:
     write(folder, {"train.py": program})
     first, second = (torchyard(service, folder, "run", "train.py") for _ in range(2))
     assert "Uploaded 2.0 KiB." in first.stderr
-    assert "nothing is sent" in second.stderr and "Uploaded" not in second.stderr
+    assert "Nothing was sent" in second.stderr and "Uploaded" not in second.stderr
     assert first.stdout == second.stdout == "rank 0 | False\n"
     assert (first.returncode, second.returncode) == (0, 0)
     assert not (folder / "left").exists()

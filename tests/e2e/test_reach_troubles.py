@@ -58,7 +58,7 @@ for first in range(0, 10**9, 1000):
     os.write(1, b"".join(b"line %d\\n" % number for number in range(first, first + 1000)))
     counted.write_text(str(first + 1000))
 """
-ENDS = r"the job (has ended: (failed|cancelled)|was stopped: (paused|queued)|stops, and)|attempt 1 of the job has ended"
+ENDS = r"the job (has ended: (failed|cancelled)|was stopped: (paused|queued)|stops, and)|attempt 1 has ended"
 MUCH = 200_000_000
 MOST_LINES = 1_000_000
 """About 11 MB: what all windows, pipes and buffers on the way hold is less."""

@@ -54,7 +54,7 @@ def test_a_program_reads_its_own_data_folder_and_only_what_changed_is_sent(servi
     (data / "b.txt").write_text("three")
     said, told = torchyard(service, folder, *words)
     assert "rank 0 | read ['three']" in said.splitlines()
-    assert re.search(r"Uploaded .*: the server has the other .* MiB", told), told
+    assert re.search(r"Uploaded .*; the server already had .* MiB", told), told
 
 
 def test_what_an_attempt_writes_goes_where_its_arguments_say(service: Service, folder: Path) -> None:

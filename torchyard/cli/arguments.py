@@ -17,7 +17,7 @@ JobArgument = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job's name (the newest job of that name), its id, or a short id as lists show it.",
+        help="A job's name (its newest job), its id or its short id.",
         autocompletion=job_names,
     ),
 ]
@@ -25,32 +25,32 @@ WeightsArgument = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job, for its best checkpoint, else its latest; JOB/REF, such as digits/best; SWEEP/best; or "
+        help="JOB (its best checkpoint, else its latest), JOB/REF such as digits/best, SWEEP/best, or "
         "model:NAME@VERSION.",
         autocompletion=job_names,
     ),
 ]
 JobsArgument = Annotated[
-    list[str], typer.Argument(metavar="JOB…", help="Names, ids, or short ids.", autocompletion=job_names)
+    list[str], typer.Argument(metavar="JOB…", help="Names, ids or short ids.", autocompletion=job_names)
 ]
-WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Names of hosts, ids, or short ids.")]
+WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Host names, ids or short ids.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
 FilesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE…",
-        help="Job specs, or a sweep: YAML or JSON; also several documents, or a JSON a line; - reads stdin.",
+        help="Job specs or a sweep: YAML documents, JSON or JSON Lines; - reads stdin.",
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the job until it ends.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the job until it finishes.")]
 Devices = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, metavar="N", help="GPUs, or CPU slots, of each node, in place of those of before."),
+    typer.Option(min=1, max=1024, metavar="N", help="GPUs or CPU slots per node. Default: as before."),
 ]
 
 IdempotencyKey = Annotated[
     str | None,
-    typer.Option(metavar="KEY", help="The same command with the same key answers the job of the first one."),
+    typer.Option(metavar="KEY", help="A repeated command with the same KEY submits nothing new."),
 ]
 
 

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
 def audit(
     *,
-    who: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
-    action: Annotated[str | None, typer.Option(help="Only this action, such as job.cancel; job is any of it.")] = None,
-    on: Annotated[str | None, typer.Option("--object", help="Only what was done to this, such as a job's id.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="Only ok, or the code of an error.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most entries to list.")] = 100,
+    who: Annotated[str | None, typer.Option(help="Only actions of this user.")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only this action, such as job.cancel, or job for all of them.")
+    ] = None,
+    on: Annotated[str | None, typer.Option("--object", help="Only actions on this object, such as a job's id.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only this result: ok, or an error code.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="List at most N entries.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List who did what on the server, newest first.
+    """Show the audit log, newest first.
 
     For administrators.
     """

@@ -38,7 +38,7 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """Returns the lines of a table of checkpoints."""
     captured, again = any(item.source == _CAPTURED for item in found), any(item.remeasured for item in found)
-    file, measured = ("FILE",) if captured else (), ("MEASURED AGAIN",) if again else ()
+    file, measured = ("FILE",) if captured else (), ("RE-EVALUATED",) if again else ()
     headers = ("CHECKPOINT", "STEP", "METRICS", *measured, "ALIASES", *file, "EPOCH", "SIZE")
     rows = [_row(item, with_file=captured, with_measured=again) for item in found]
     return output.table(headers, rows)
@@ -47,25 +47,18 @@ def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
 def download(
     named: WeightsArgument,
     *,
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint by the job's monitored metric.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, by the monitored metric.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="The newest checkpoint.")] = False,
     epoch: Annotated[int | None, typer.Option(min=1, help="The checkpoint of epoch N.")] = None,
-    ref: Annotated[str | None, typer.Option(help="A checkpoint's id, or an alias such as step-300.")] = None,
-    file: Annotated[
-        str | None, typer.Option(help="The file to download, such as model.safetensors; state.pt by default.")
-    ] = None,
-    to: Annotated[
-        Path, typer.Option("--output", "-o", help="The file or folder to write, or the folder for it.")
-    ] = Path(),
+    ref: Annotated[str | None, typer.Option(help="A checkpoint's id or alias, such as step-300.")] = None,
+    file: Annotated[str | None, typer.Option(help="Download only this file. Default: state.pt.")] = None,
+    to: Annotated[Path, typer.Option("--output", "-o", help="The file or folder to write.")] = Path(),
     as_json: Json = False,
 ) -> None:
     """Download a checkpoint or a model.
 
-    Takes the best checkpoint of a job, or the latest where none is the best. Verifies its sha256, and prints its path.
-
-    One in several files becomes a folder.
-
-    If a download was interrupted, the same command continues it.
+    By default it is the job's best checkpoint, else the latest. The sha256 is verified, and the path printed. A
+    checkpoint of several files becomes a folder. After an interruption, run the same command to continue.
     """
     from torchyard.cli.progress import Transfer
     from torchyard.contract.spec.initial import MODEL
@@ -108,7 +101,7 @@ def _chosen(client: Client, named: str) -> Weights:
         job = client.get(named).view
         if next(iter(client.jobs.checkpoints(job.id)), None) is not None:
             raise
-        left = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
+        left = f"; list its other files: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
         raise NotFound(f"{without_checkpoints(job.id)}{left}") from None
 
 
@@ -119,7 +112,7 @@ def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) ->
         str(checkpoint.step) if checkpoint.step or not captured else "",
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
         *((output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),) if with_measured else ()),
-        "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
+        "damaged" if checkpoint.damaged else ", ".join(checkpoint.aliases),
         *((captured,) if with_file else ()),
         "" if checkpoint.epoch is None else str(checkpoint.epoch),
         terminal.size(checkpoint.size),

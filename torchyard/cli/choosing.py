@@ -25,21 +25,23 @@ if TYPE_CHECKING:
 
 SomeJobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JOB…]", help="Names, ids, or short ids.", autocompletion=job_names),
+    typer.Argument(metavar="[JOB…]", help="Names, ids or short ids.", autocompletion=job_names),
 ]
 InStates = Annotated[
-    list[JobState] | None, typer.Option("--state", metavar="STATE", help="All jobs in this state. Repeatable.")
+    list[JobState] | None, typer.Option("--state", metavar="STATE", help="Choose jobs in this state. Repeatable.")
 ]
 WithLabels = Annotated[
-    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="All jobs with this label. Repeatable.")
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Choose jobs with this label. Repeatable.")
 ]
 Found = Annotated[
     str | None,
-    typer.Option("--search", metavar="TEXT", help="All jobs with this in their name, id, labels or notes."),
+    typer.Option("--search", metavar="TEXT", help="Choose jobs with TEXT in name, id, labels or notes."),
 ]
-Everybody = Annotated[bool, typer.Option("--all", "-a", help="With a filter: everybody's jobs that you may change.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs it would change.")]
-DryStop = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs stop, and what that would cost.")]
+Everybody = Annotated[bool, typer.Option("--all", "-a", help="With a filter: also other users' jobs.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print how many jobs would change. Change nothing.")]
+DryStop = Annotated[
+    bool, typer.Option("--dry-run", help="Print which jobs would stop, and the work lost. Stop nothing.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _CONFIRMED = frozenset({"cancel", "delete"})
@@ -73,9 +75,9 @@ class Filter:
 def by_filter(jobs: Sequence[str] | None, where: Filter) -> bool:
     """Returns whether a filter chooses the jobs. Raises BadParameter unless either that or jobs are given."""
     if jobs and (where.is_given or where.everybody):
-        raise typer.BadParameter("name jobs, or find them by --state, a label or --search: not both")
+        raise typer.BadParameter("give either job names or a filter (--state, --label, --search), not both")
     if not jobs and not where.is_given:
-        raise typer.BadParameter("name jobs, or find them by --state, a label or --search")
+        raise typer.BadParameter("give job names, or a filter: --state, --label or --search")
     return not jobs
 
 
@@ -193,7 +195,7 @@ def _say(
 
 
 def _count(found: ActionsView) -> str:
-    return f"{found.matched} jobs and more" if found.more else _jobs(found.matched)
+    return f"at least {found.matched} jobs" if found.more else _jobs(found.matched)
 
 
 def _jobs(count: int) -> str:

@@ -24,13 +24,15 @@ _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
 def drain(
     workers: WorkersArgument,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what stopping their jobs would cost.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print which jobs would stop, and the work lost. Stop nothing.")
+    ] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Stop workers from taking jobs, and return theirs to the queue.
+    """Drain workers: requeue their jobs, and start no new ones.
 
-    Their running jobs are asked to save before they stop. `undrain` lets the workers take jobs again.
+    Running jobs get time to save a checkpoint. `undrain` ends it.
     """
     if dry_run or not yes:
         prices = _prices_of_drain(workers)
@@ -43,18 +45,18 @@ def drain(
 
 
 def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
-    """Let drained workers take jobs again."""
+    """Undrain workers: let them start jobs again."""
     _set_drain(workers, drain=False, as_json=as_json)
 
 
 def queue(*, as_json: Json = False) -> None:
-    """List queued jobs in the order of the queue.
+    """List queued jobs, the next to start first.
 
-    Shows when each may start, and why it waits.
+    Shows when each is expected to start, and why it waits.
     """
     with connect() as client:
         found = [*client.queue()]
-    headers = ("POSITION", "ID", "NAME", output.OWNER, "STARTS", "WHY", "PRIORITY", "AGE")
+    headers = ("POSITION", "ID", "NAME", output.OWNER, "STARTS", "REASON", "PRIORITY", "AGE")
     output.show(
         found, output.table(headers, [_entry(item) for item in found]), nothing="The queue is empty.", as_json=as_json
     )
@@ -70,7 +72,7 @@ def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str
         "WORKER",
         "STATE",
         "DEVICE",
-        "HELD BY",
+        "JOB",
         output.OWNER,
         "UTIL",
         "MEMORY",
@@ -128,13 +130,13 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
     output.show(changed, (_drained_line(worker, drain=drain) for worker in changed), as_json=as_json)
     if drain and not as_json:
         drained = " ".join(shlex.quote(worker.name) for worker in changed)
-        terminal.note(f"They take jobs again after: {output.command()} undrain {drained}")
+        terminal.note(f"To undrain: {output.command()} undrain {drained}")
 
 
 def _drained_line(worker: WorkerView, *, drain: bool) -> str:
     held = len({device.job_id for device in worker.devices if device.job_id is not None})
     held += 0 if worker.pool is None else worker.pool.waiting + worker.pool.running
-    stops = f"; jobs that return to the queue: {held}" if drain and held else ""
+    stops = f"; jobs being requeued: {held}" if drain and held else ""
     return f"{worker.name}  {_state(worker)}{stops}"
 
 
@@ -157,9 +159,9 @@ def named(workers: Sequence[WorkerView], name: str) -> WorkerView:
         begun = only_id(name, {worker.id: worker.name for worker in workers})
         found = [worker for worker in workers if worker.id == begun]
     if not found:
-        raise NotFound(f"there is no worker with the id or name {name!r}")
+        raise NotFound(f"no worker has the id or name {name!r}; `torchyard workers ls` lists them")
     if len(found) > 1:
-        raise Conflict(f"several workers have the name {name}: {', '.join(worker.id for worker in found)}")
+        raise Conflict(f"several workers are named {name}; use an id: {', '.join(worker.id for worker in found)}")
     return found[0]
 
 

@@ -52,11 +52,11 @@ def compare(
     for line, job in zip(lines, found, strict=True):
         terminal.write(output.paint_state(line, job.state))
     if len(keys) > len(shown):
-        terminal.note(f"{len(keys) - len(shown)} more metrics are in all of them. Choose with --key.")
+        terminal.note(f"{len(keys) - len(shown)} more common metrics. Choose some with --key.")
     if offered is not None:
         terminal.note(f"{silent}: {offered}")
     if not differing:
-        return terminal.note("Their specs do not differ.")
+        return terminal.note("Their specs are equal.")
     rows = [(setting, *map(_text, values)) for setting, values in differing.items()]
     for line in ("", *output.table(("SETTING", *_labels(found)), rows)):
         terminal.write(line)

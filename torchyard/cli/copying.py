@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from torchyard.contract.jobs.views import JobView
 
 _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
-_NOTHING_YET = "Nothing yet. What a program writes is stored at its end, and what --keep names while it runs."
-_LEFT_NOTHING = "Nothing is stored. It left no file, or its messages say what was not kept."
+_NOTHING_YET = "No files yet. A job's files are stored when it finishes; files that --keep names also while it runs."
+_LEFT_NOTHING = "No files are stored. Its log messages name files that were not kept."
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,21 @@ class _Source:
 def cp(
     source: Annotated[
         str,
-        typer.Argument(metavar="JOB:PATH", help="artifacts/FILE, checkpoints/REF/FILE, a kept FILE, or a folder."),
+        typer.Argument(
+            metavar="JOB:PATH",
+            help="JOB:PATH, such as digits:artifacts/loss.png, digits:checkpoints/best/state.pt or a folder.",
+        ),
     ],
     dest: Annotated[
-        str | None, typer.Argument(metavar="DEST", help="A file or folder to write; - is stdout.", show_default=False)
+        str | None, typer.Argument(metavar="DEST", help="The file or folder to write; - is stdout.", show_default=False)
     ] = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """Copy files of a job to this machine.
+    """Copy a job's files to this machine.
 
-    Files that it left, or of its checkpoints. `torchyard cp JOB:` lists what there is.
-
-    Each file is verified by its sha256. What an earlier copy left is continued, and what is there already is kept.
+    `torchyard cp JOB:` lists them. Each file's sha256 is verified. After an interruption, run the same command to
+    continue. Existing files stay.
     """
     job, found, path = source.partition(":")
     if not (job and found):

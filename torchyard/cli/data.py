@@ -16,18 +16,18 @@ data = typer.Typer(no_args_is_help=True, help="Upload data for jobs, or pack it 
 
 @data.command("push")
 def push_folder(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder.", exists=True, file_okay=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to upload.", exists=True, file_okay=False)],
     *,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to call it: --mount ./data=data:NAME finds it.")
+        str | None, typer.Option(metavar="NAME", help="A name for it. Jobs use it as --mount ./data=data:NAME.")
     ] = None,
-    max_size: Annotated[str, typer.Option(metavar="SIZE", help="The most that is packed: 500MiB.")] = "2GiB",
+    max_size: Annotated[str, typer.Option(metavar="SIZE", help="Refuse a larger folder. Default: 500MiB.")] = "2GiB",
     as_json: Json = False,
 ) -> None:
-    """Upload a folder, and print what names it in a job. The same files are uploaded once.
+    """Upload a folder for jobs, and print its name.
 
-    All files go along, whatever git ignores, but what .torchyardignore names and what is never packed, such as .git and
-    .env. It prints what it leaves out.
+    Unchanged files are uploaded once. Files that git ignores are included. Files in .torchyardignore, .git and .env
+    are left out, and listed.
     """
     from torchyard.cli.run.upload import packing, push
     from torchyard.cli.run.values import parse_size
@@ -48,20 +48,20 @@ def push_folder(
             found = {"url": bundle.url, "sha256": bundle.sha256, "size": bundle.size, "files": len(bundle.files)}
     output.show(found, [bundle.url], as_json=as_json)
     source = bundle.url if name is None else f"data:{name}"
-    terminal.note(f"A job reads it with: {output.command()} run --mount ./data={source} PROGRAM")
+    terminal.note(f"Use it in a job: {output.command()} run --mount ./data={source} PROGRAM")
 
 
 @data.command("shard")
 def shard(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder.", exists=True, file_okay=False)],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the shards, which must not be there.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to upload.", exists=True, file_okay=False)],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the shards.")],
     *,
-    size: Annotated[str, typer.Option(metavar="SIZE", help="The most that a shard has: 500MiB.")] = "256MiB",
+    size: Annotated[str, typer.Option(metavar="SIZE", help="The maximum size of a shard. Default: 500MiB.")] = "256MiB",
     as_json: Json = False,
 ) -> None:
     """Pack a folder of pictures into shards.
 
-    A few large tars with an index, which a job reads like the folder.
+    Shards are a few large tar files with an index. A job reads them like the folder.
     """
     from torchyard.cli.progress import Transfer
     from torchyard.cli.run.values import parse_size

@@ -22,19 +22,17 @@ _STDOUT = "-"
 
 def usage(
     *,
-    by: Annotated[
-        Literal["owner", "label"], typer.Option(help="A row for each user, or for each label of their jobs.")
-    ] = "owner",
-    days: Annotated[int, typer.Option(min=1, max=366, help="How many days, up to today, in UTC.")] = 30,
-    owner: Annotated[str | None, typer.Option(metavar="USER", help="Only this user's.")] = None,
+    by: Annotated[Literal["owner", "label"], typer.Option(help="One row per user, or per label.")] = "owner",
+    days: Annotated[int, typer.Option(min=1, max=366, help="The last N days, in UTC.")] = 30,
+    owner: Annotated[str | None, typer.Option(metavar="USER", help="Only this user's jobs.")] = None,
     to_csv: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help="Write a line for each day to FILE; - is stdout.")
+        str | None, typer.Option("--csv", metavar="FILE", help="Write one CSV line per day to FILE; - is stdout.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show device-hours by user, and how well jobs use devices.
+    """Show device-hours by user, and GPU utilization.
 
-    Labels are those of one's own jobs, for administrators of everyone's. A job with two labels counts for both.
+    `--by label` counts your own jobs; for administrators, all jobs. A job with two labels counts for both.
     """
     if as_json and to_csv is not None:
         raise typer.BadParameter("choose one of --csv and --json")
@@ -70,7 +68,7 @@ def _hours(hours: float) -> str:
 
 def _nothing(by: str, owner: str | None) -> str:
     of = "" if owner is None else f" of {owner}"
-    return f"No {'job with a label' if by == 'label' else 'job'}{of} has had devices yet."
+    return f"No {'job with a label' if by == 'label' else 'job'}{of} has used devices yet."
 
 
 def _write_csv(rows: Sequence[UsageRow], to: str) -> None:

@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 def du(
     *,
-    most: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="How many jobs, the largest first.")] = 20,
+    most: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="List the N largest jobs.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show how much your jobs store.
+    """Show how much storage your jobs use.
 
-    What is stored of them, and their working folders on hosts.
-
-    `torchyard rm JOB` removes both. A folder goes by itself some time after the end of its job.
+    Counts stored files and working folders on hosts. `torchyard rm JOB` deletes both. A working folder is also
+    deleted some time after its job finishes.
     """
     with connect() as client:
         found = client.disk_use(limit=most)
     if not found.jobs:
-        return output.show(found, [], notes=["No job of yours takes anything."], as_json=as_json)
+        return output.show(found, [], notes=["Your jobs use no storage."], as_json=as_json)
     lines = output.table(("JOB", "NAME", "STORED", "FOLDER", "STATE", "ON"), map(_cells, found.jobs))
     return output.show(found, lines, notes=[_summary(found)], as_json=as_json)
 
@@ -43,4 +42,4 @@ def _cells(job: JobUseView) -> tuple[str, ...]:
 def _summary(found: DiskUseView) -> str:
     shown = f"{output.count(len(found.jobs), 'job')} of {found.count}. " if found.count > len(found.jobs) else ""
     total = f"{terminal.size(found.stored_bytes)} stored, {terminal.size(found.folder_bytes)} in working folders"
-    return f"{shown}Your jobs together: {total}."
+    return f"{shown}Total of your jobs: {total}."

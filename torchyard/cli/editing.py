@@ -30,17 +30,19 @@ _MOST_NOTES_FILE = 1 << 20
 def edit(
     jobs: SomeJobs = None,
     *,
-    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    name: Annotated[str | None, typer.Option(help="The new name.")] = None,
     set_label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a label; the others stay. Repeatable.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Add or replace a label. Repeatable.")
     ] = None,
     remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a label. Repeatable.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Another priority, of queued jobs.")] = None,
-    notes: Annotated[str | None, typer.Option(metavar="TEXT", help="Markdown; an empty text removes it.")] = None,
-    notes_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The notes are what this file has; - reads stdin.")
+    priority: Annotated[int | None, typer.Option(help="The new priority (queued jobs).")] = None,
+    notes: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Notes in Markdown; an empty text deletes them.")
     ] = None,
-    editor: Annotated[bool, typer.Option("--editor", "-e", help="Write the notes of one job in $EDITOR.")] = False,
+    notes_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Read the notes from this file; - reads stdin.")
+    ] = None,
+    editor: Annotated[bool, typer.Option("--editor", "-e", help="Edit the notes of one job in $EDITOR.")] = False,
     state: InStates = None,
     label: WithLabels = None,
     search: Found = None,
@@ -50,7 +52,7 @@ def edit(
 ) -> None:
     """Change the name, labels, notes or priority of jobs.
 
-    With a filter, changes the labels of all jobs that match.
+    A filter changes the labels of all matching jobs.
     """
     labels = {**dict(label_of(text) for text in set_label or ()), **dict.fromkeys(remove_label or ())}
     changes: dict[str, Any] = {"name": name, "priority": priority, "notes": _notes(notes, notes_file)}
@@ -102,7 +104,7 @@ def star(
 def archive(
     jobs: SomeJobs = None,
     *,
-    undo: Annotated[bool, typer.Option("--undo", help="List archived jobs again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take jobs out of the archive.")] = False,
     state: InStates = None,
     label: WithLabels = None,
     search: Found = None,
@@ -110,9 +112,9 @@ def archive(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Archive ended jobs.
+    """Archive finished jobs.
 
-    Lists leave them out, and they keep all that they stored: `ps --archived` lists them.
+    Lists leave archived jobs out. Their files stay. `ps --archived` lists them.
     """
     where, action = Filter(state, label, search, every, dry_run), "unarchive" if undo else "archive"
     if choosing.by_filter(jobs, where):
@@ -167,7 +169,7 @@ def _kept(job: JobView, written: str | None) -> Generator[None]:
             ) as file:
                 file.write(written)
             terminal.note(
-                f"What you wrote is in {file.name}: {output.command()} edit {job.id} --notes-file FILE stores it."
+                f"Your text is in {file.name}. To store it: {output.command()} edit {job.id} --notes-file {file.name}"
             )
         raise
 

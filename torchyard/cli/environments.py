@@ -25,7 +25,7 @@ def envs(*, as_json: Json = False) -> None:
     output.show(
         [{"worker": name, **each.to_dict()} for name, each in rows],
         output.table(headers, [(name, *_cells(each)) for name, each in rows]),
-        nothing="No worker offers an environment: its operator names some (TORCHYARD_ENVIRONMENTS).",
+        nothing="No worker offers an environment. Operators set TORCHYARD_ENVIRONMENTS.",
         notes=(f"{name}: {terminal.plain(each.name)}: {obstacle}" for name, each, obstacle in named),
         as_json=as_json,
     )

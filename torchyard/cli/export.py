@@ -21,8 +21,7 @@ def export(
         str,
         typer.Argument(
             metavar="CHECKPOINT",
-            help="A state.pt, or a model.safetensors that was exported; or JOB, JOB/REF, "
-            "SWEEP/best or model:NAME@VERSION.",
+            help="A state.pt or exported model.safetensors, JOB, JOB/REF, SWEEP/best or model:NAME@VERSION.",
             autocompletion=job_names,
         ),
     ],
@@ -30,31 +29,30 @@ def export(
     to: Annotated[
         Format,
         typer.Option(
-            help="torch-export: for torch alone, onnx: for onnxruntime and others, safetensors: for `torchyard`, "
-            "hf: a folder for transformers (texts and language models)."
+            help="torch-export (PyTorch), onnx (ONNX Runtime), safetensors (`torchyard`), or hf "
+            "(transformers; texts and language models)."
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file or the folder to write, or a folder for the file."),
+        typer.Option("--output", "-o", help="The file or folder to write."),
     ] = None,
     base: Base = None,
     adapter: Annotated[
         bool,
         typer.Option(
             "--adapter",
-            help="With --to hf, write the adapter alone, as peft loads it, instead of merging it into its base.",
+            help="With --to hf: write only the adapter, for peft. Default: merge it into the base model.",
             rich_help_panel="Language models",
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file or folder.")] = False,
     as_json: Json = False,
 ) -> None:
     """Export a checkpoint's model to another format.
 
-    Compares the result with the model, and prints its path.
-
-    The card in it says what goes in and what comes out.
+    Compares the exported model's outputs with the original, and prints the path. The model card in it describes
+    inputs and outputs.
     """
     model = loaded(checkpoint, device="cpu", base=base, command="export")
     from torchyard.models import export as write
@@ -63,7 +61,7 @@ def export(
     done = write(model, to=to, path=path, force=force, adapter=adapter)
     whole = {"path": str(path), "to": to, "difference": done.difference, "card": done.card}
     show(whole, [str(path)], as_json=as_json)
-    terminal.note(f"Checked: its logits and the model's differ by {done.difference:.2g} at most.")
+    terminal.note(f"Checked: its logits differ from the model's by at most {done.difference:.2g}.")
 
 
 def _name(checkpoint: str) -> str:

@@ -44,7 +44,7 @@ def detachable(job: JobView) -> Generator[None]:
         yield
     except KeyboardInterrupt:
         command = output.command()
-        terminal.note(f"\nDetached: {job.name} continues.")
+        terminal.note(f"\nStopped following. {job.name} continues.")
         terminal.note(f"  follow it  {command} logs {job.id} -f\n  stop it    {command} cancel {job.id}")
         raise typer.Exit(130) from None
 

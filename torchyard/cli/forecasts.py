@@ -23,16 +23,16 @@ def of_submitted(found: ProspectView | None) -> list[str]:
 
 def of_spec(found: ProspectView) -> list[str]:
     """Returns lines about what would become of a job."""
-    return ["It would start now."] if found.fits else _waiting(found, starts="would start")
+    return ["Starts now."] if found.fits else _waiting(found, starts="would start")
 
 
 def _waiting(found: ProspectView, *, starts: str) -> list[str]:
     when = _when(found)
-    place = "" if found.position is None else f"position {found.position} of the queue: "
+    place = "" if found.position is None else f"position {found.position} in the queue: "
     # Whoever sees when it starts need not read what it waits for: `why` has that.
-    said = f"{place}it {starts} {when}" if when else f"{place}{terminal.plain(found.message or '')}"
+    said = f"{place}{starts} {when}" if when else f"{place}{terminal.plain(found.message or '')}"
     lines = [f"{said[:1].upper()}{said[1:]}."]
-    return [*lines, f"It would start now {any_of(found.starts_if)}."] if found.starts_if else lines
+    return [*lines, f"Starts now {any_of(found.starts_if)}."] if found.starts_if else lines
 
 
 def any_of(changes: Sequence[StartsIfView]) -> str:

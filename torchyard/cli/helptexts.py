@@ -5,14 +5,14 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "Devices": ("devices", "nodes", "on", "gpu", "cpus", "memory_gb", "launcher"),
         "Program": ("module", "env", "secret", "requirements", "python", "include", "max_size", "trust_folder"),
         "Data and results": ("mount", "init_from", "checkpoints", "keep", "metric", "profile"),
-        "Order and limits": (
+        "Scheduling and limits": (
             *("schedule", "after", "priority", "preemptible", "max_restarts", "time_limit", "idle_timeout"),
         ),
         "Sweep": (
             *("sweep", "array", "method", "trials", "max_parallel", "monitor", "mode", "halving"),
             *("sweep_bool", "sweep_style"),
         ),
-        "Cluster with Slurm": ("pool", "account", "qos", "constraint", "reservation"),
+        "Slurm": ("pool", "account", "qos", "constraint", "reservation"),
     },
     "ps": {
         "Filters": ("every", "state", "name", "label", "sweep", "search", "since", "starred", "archived"),

@@ -15,18 +15,16 @@ DataDir = Annotated[Path | None, typer.Option(help="The data directory. Default:
 ExaminedDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", help="The data directory. Default: TORCHYARD_DATA_DIR, else that of the service `status` shows."
+        "--data-dir", help="The data directory. Default: TORCHYARD_DATA_DIR, else the one of `torchyard status`."
     ),
 ]
 Database = Annotated[
     str | None,
-    typer.Option(
-        metavar="URL", help="The SQL database. Default: TORCHYARD_DATABASE_URL, else the one of the data directory."
-    ),
+    typer.Option(metavar="URL", help="The SQL database. Default: TORCHYARD_DATABASE_URL, else the data directory's."),
 ]
 Redis = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Redis. Default: TORCHYARD_REDIS_URL, else the one of the data directory."),
+    typer.Option(metavar="URL", help="Redis. Default: TORCHYARD_REDIS_URL, else the data directory's."),
 ]
 
 
@@ -35,8 +33,8 @@ def doctor(
 ) -> None:
     """Check this machine, and print how to fix each problem.
 
-    Checks devices, PyTorch, disk, database, Redis, clock and limits; on a machine that has joined a service, the way to
-    that. Needs no running server. Exits with 1 if a check fails.
+    Checks devices, PyTorch, disk, database, Redis, clock and limits. On a joined machine, also the connection to the
+    service. Needs no running service. Exits with 1 if a check fails.
     """
     if data_dir is None and not os.environ.get("TORCHYARD_DATA_DIR"):
         data_dir = _of_service() or _of_joined()
@@ -49,7 +47,7 @@ def doctor(
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="DEST", help="A new folder, or an empty one.")],
+    target: Annotated[Path, typer.Argument(metavar="DEST", help="A new or empty folder.")],
     *,
     data_dir: DataDir = None,
     database: Database = None,
@@ -57,10 +55,8 @@ def backup(
 ) -> None:
     """Back up the database and the checkpoints.
 
-    Works while the service runs.
-
-    DEST is complete once it has a manifest.json. On the same file system its checkpoints are hard links: copy DEST to
-    another disk.
+    Works while the service runs. DEST is complete when it has a manifest.json. On the same file system, checkpoints
+    are hard links: copy DEST to another disk.
     """
     _replace_process(
         "store.backup", ["make", str(target), *_json(as_json)], _settings(data_dir=data_dir, database=database)
@@ -68,11 +64,11 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder that `backup` made.")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder written by `torchyard backup`.")],
     *,
     data_dir: DataDir = None,
     database: Database = None,
-    check: Annotated[bool, typer.Option("--check", help="Only read and verify the backup.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Verify the backup. Restore nothing.")] = False,
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Skip damaged checkpoints and restore everything else.")
     ] = False,
@@ -80,7 +76,7 @@ def restore(
 ) -> None:
     """Restore a backup.
 
-    Into a new data directory and an empty database. Verifies every checkpoint.
+    Needs a new data directory and an empty database. Verifies every checkpoint.
     """
     skip = ["--skip-damaged"] if skip_damaged and not check else []
     arguments = ["check" if check else "restore", str(source), *skip, *_json(as_json)]

@@ -49,7 +49,7 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
 def cancel(
     jobs: SomeJobs = None,
     *,
-    now: Annotated[bool, typer.Option("--now", help="Kill, without waiting for a checkpoint.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Kill at once, without a checkpoint.")] = False,
     state: InStates = None,
     label: WithLabels = None,
     search: Found = None,
@@ -60,7 +60,7 @@ def cancel(
 ) -> None:
     """Cancel jobs.
 
-    A running job is asked to save before it stops.
+    Running jobs get time to save a checkpoint.
     """
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where):
@@ -70,9 +70,7 @@ def cancel(
     elif now:
         _kill(jobs or [], as_json=as_json)
     else:
-        _change(
-            jobs or [], lambda client, job_id: client.jobs.cancel(job_id), pending="is being cancelled", as_json=as_json
-        )
+        _change(jobs or [], lambda client, job_id: client.jobs.cancel(job_id), pending="stopping", as_json=as_json)
 
 
 def pause(
@@ -88,16 +86,14 @@ def pause(
 ) -> None:
     """Pause jobs.
 
-    A running job is asked to save before it releases its devices.
+    Running jobs get time to save a checkpoint, then release their devices.
     """
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where):
         return choosing.act_on_all("pause", where, yes=yes, as_json=as_json)
     if not choosing.stops_named("pause", jobs or [], dry_run=dry_run, yes=yes, as_json=as_json):
         return None
-    return _change(
-        jobs or [], lambda client, job_id: client.jobs.pause(job_id), pending="is about to pause", as_json=as_json
-    )
+    return _change(jobs or [], lambda client, job_id: client.jobs.pause(job_id), pending="pausing", as_json=as_json)
 
 
 def resume(
@@ -111,14 +107,14 @@ def resume(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Return paused jobs to the queue.
+    """Resume paused jobs.
 
-    They continue from their newest checkpoints.
+    They return to the queue, and continue from their newest checkpoints.
     """
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where):
         if devices is not None:
-            raise typer.BadParameter("--devices is for jobs that are named: it has no filter")
+            raise typer.BadParameter("--devices needs job names; it cannot be used with a filter")
         return choosing.act_on_all("resume", where, yes=True, as_json=as_json)
     if dry_run:
         return choosing.preview("resume", jobs or (), as_json=as_json)
@@ -139,9 +135,9 @@ def share(
     private: Annotated[bool, typer.Option("--private", help="Stop sharing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let every user of the server read jobs.
+    """Share jobs with all users of the server.
 
-    They can read spec, logs, metrics and checkpoints.
+    They can read the spec, logs, metrics and checkpoints.
     """
     with connect() as client:
         visibility = "private" if private else "team"
@@ -164,7 +160,7 @@ def _state_line(job: JobView | JobSummary, pending: str) -> str:
 def _kill(jobs: list[str], *, as_json: bool) -> None:
     with connect() as client:
         killed = [_killed(client, ref) for ref in jobs]
-    output.show(killed, (_state_line(job, "is being killed") for job in killed), as_json=as_json)
+    output.show(killed, (_state_line(job, "killing") for job in killed), as_json=as_json)
 
 
 def _killed(client: Client, ref: str) -> JobView | JobSummary:
@@ -197,7 +193,7 @@ def _metric_lines(job: JobView) -> list[str]:
         best = {job.best.metric: f"{terminal.number(job.best.value)} at step {job.best.step}{again}"}
     keys = sorted({*rows, *best}, key=lambda key: (key not in best, key))
     return output.table(
-        ("METRIC", "LATEST", "BEST"),
+        ("METRIC", "LAST", "BEST"),
         [(key, terminal.number(rows[key]) if key in rows else "", best.get(key, "")) for key in keys],
     )
 

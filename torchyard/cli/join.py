@@ -25,33 +25,33 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 def join(
     url: Annotated[
-        str | None, typer.Argument(metavar="[URL]", help="The service's address. Default: the one joined before.")
+        str | None, typer.Argument(metavar="[URL]", help="The service's address. Default: the one joined last.")
     ] = None,
     *,
     code: Annotated[
-        str | None, typer.Option(metavar="CODE", help="What `workers add` has printed. Without it: start again.")
+        str | None, typer.Option(metavar="CODE", help="The code printed by `workers add`. Needed once.")
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="Where everything is kept. Default: torchyard-worker in ~/.local/share."),
+        typer.Option("--data-dir", help="The data directory. Default: ~/.local/share/torchyard-worker."),
     ] = None,
     cpu_slots: Annotated[
-        int | None, typer.Option(min=0, help="CPU slots to offer where there is no GPU.", show_default=False)
+        int | None, typer.Option(min=0, help="CPU slots to offer if there is no GPU.", show_default=False)
     ] = None,
     allow_path: Annotated[
         list[str] | None,
         typer.Option(
             metavar="DIR[:rw]",
-            help="A folder below which jobs may name file:// data and code; with :rw they may write it. Repeatable.",
+            help="Let jobs read file:// data and code in this folder; with :rw, also write. Repeatable.",
         ),
     ] = None,
     systemd: Annotated[
-        bool, typer.Option("--systemd", help="Print a unit that starts it, and start nothing now.")
+        bool, typer.Option("--systemd", help="Print a systemd unit that starts it. Start nothing.")
     ] = False,
 ) -> None:
-    """Make this machine a worker of another machine's service, and run it.
+    """Run this machine as a worker of another machine's service.
 
-    It runs in the foreground, until Ctrl-C. Without a code it starts the worker of a machine that has joined before.
+    Runs in the foreground until Ctrl-C. After the first time, no code is needed.
     """
     from torchyard.cli.up import installing
     from torchyard.cli.up.folders import allowed_folders
@@ -75,7 +75,7 @@ def join(
     if python != Path(sys.executable):
         _become(command)
     terminal.note(f"Ready. Ctrl-C stops it. Its log: {worker.data.logs}/worker.log")
-    terminal.note(f"To start it again: {shlex.join(lasting)}")
+    terminal.note(f"Start it again with: {shlex.join(lasting)}")
     worker.run(lambda: _become([str(installing.newest(root)), *command[1:]]))
     return terminal.note("Stopped.")
 

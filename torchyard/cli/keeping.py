@@ -24,18 +24,16 @@ _MOST_NAMED = 3
 def keep(
     job: JobArgument,
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH…", help="Files and folders of its working folder, or patterns of them.")
+        list[str], typer.Argument(metavar="PATH…", help="Files, folders or patterns in the working folder.")
     ],
     *,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait while nothing more is copied.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Give up after so many seconds without progress.")] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Store files of a job's working folder.
+    """Store files from a job's working folder.
 
-    Works as long as its host has the folder. Waits until the files are stored.
-
-    The host keeps the folder for a day after the job's end, unless its operator says otherwise. `torchyard cp` fetches
-    what is stored.
+    Waits until the files are stored. Works until the host deletes the folder: by default a day after the job
+    finishes. `torchyard cp` downloads stored files.
     """
     from torchyard.contract.errors import Conflict
 
@@ -46,11 +44,11 @@ def keep(
         return output.write_json(found)
     if found.refused is not None and not found.files:
         raise Conflict(f"{found.worker}: {found.refused}")
-    told = f"{output.count(found.files, 'file')}, {terminal.size(found.size)}" if found.files else "stored already"
-    terminal.write(f"kept: {told}")
+    told = f"{output.count(found.files, 'file')}, {terminal.size(found.size)}" if found.files else "already stored"
+    terminal.write(f"stored: {told}")
     if found.refused is not None:
         terminal.note(f"{found.worker}: {terminal.plain(found.refused)}")
-    terminal.note(f"`{output.command()} cp {job}:{terminal.plain(paths[0])} .` fetches what is kept.")
+    terminal.note(f"Download it: {output.command()} cp {job}:{terminal.plain(paths[0])} .")
     return None
 
 
@@ -62,11 +60,11 @@ def say_kept(client: Client, job: JobView) -> None:
     if paths:
         names = ", ".join(map(terminal.plain, paths[:_MOST_NAMED])) + (" and more" if len(paths) > _MOST_NAMED else "")
         source = shlex.quote(f"{job.id}:{terminal.plain(paths[0])}")
-        terminal.note(f"kept {names}: {output.command()} cp {source} .")
+        terminal.note(f"stored {names}. Download: {output.command()} cp {source} .")
 
 
 def _show(found: KeepView) -> None:
     if sys.stderr.isatty():
-        line = f"{found.worker} has stored {output.count(found.files, 'file')} and copied {terminal.size(found.copied)}"
+        line = f"{found.worker} has stored {output.count(found.files, 'file')}, {terminal.size(found.copied)}"
         sys.stderr.write(f"\r{terminal.plain(line)}\033[K" + ("\r\033[K" if found.answered_at is not None else ""))
         sys.stderr.flush()

@@ -24,19 +24,17 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 1.0
 _LISTED = 20
-_HEADERS = ("ID", "NAME", output.OWNER, "STATE", "BEST OR WHY", "PROGRESS", "AGE")
+_HEADERS = ("ID", "NAME", output.OWNER, "STATE", "BEST / REASON", "PROGRESS", "AGE")
 
 
 def ps(
     *,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="The most jobs to list: 20.")] = None,
-    all_rows: Annotated[bool, typer.Option("--all-rows", help="List all of them, and not only the newest 20.")] = False,
-    every: Annotated[
-        bool, typer.Option("--all", "-a", help="List everybody's jobs that you may see, and not only your own.")
-    ] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="List at most N jobs. Default: 20.")] = None,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="List all jobs, not only the newest 20.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="List other users' jobs, too.")] = False,
     state: Annotated[
         list[JobState] | None,
-        typer.Option(metavar="STATE", help="Only jobs in this state: queued, running, … Repeatable."),
+        typer.Option(metavar="STATE", help="Only jobs in this state, such as queued. Repeatable."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs of this name.", autocompletion=job_names)] = None,
     label: Annotated[
@@ -46,30 +44,28 @@ def ps(
         str | None, typer.Option(metavar="SWEEP", help="Only the trials of this sweep.", autocompletion=sweep_names)
     ] = None,
     search: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only jobs with this in their name, id, labels or notes.")
+        str | None, typer.Option(metavar="TEXT", help="Only jobs with TEXT in name, id, labels or notes.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only jobs submitted in the last 2h, or since a time.")
+        str | None, typer.Option(metavar="TIME", help="Only jobs submitted since TIME: 2h (ago), or a date.")
     ] = None,
-    starred: Annotated[bool, typer.Option("--starred", help="Only jobs that you have starred.")] = False,
-    archived: Annotated[bool, typer.Option("--archived", help="List archived jobs in place of the others.")] = False,
+    starred: Annotated[bool, typer.Option("--starred", help="Only starred jobs.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="List only archived jobs.")] = False,
     group_by: Annotated[
-        str | None, typer.Option(metavar="label:KEY", help="Count the jobs of each value of a label, by state.")
+        str | None, typer.Option(metavar="label:KEY", help="Count jobs by label value and state.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw the list until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Watch the list until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
     if all_rows and limit is not None:
-        raise typer.BadParameter("choose one of --limit and --all-rows")
+        raise typer.BadParameter("use either --limit or --all-rows, not both")
     labels = dict(label_of(text) for text in label or ())
     created_after = moment(since) if since is not None else None
     if watch and group_by is not None:
-        raise typer.BadParameter("--watch lists jobs: it goes without --group-by")
+        raise typer.BadParameter("--watch cannot be used with --group-by")
     if watch and (as_json or not sys.stdout.isatty()):
-        raise typer.BadParameter(
-            "--watch redraws a terminal; elsewhere, repeat `ps --json`, or follow one job with `logs JOB -f`"
-        )
+        raise typer.BadParameter("--watch needs a terminal; in a script use `ps --json` or `logs JOB -f`")
     matching: Listed = {
         "state": state or (),
         "name": name,
@@ -121,7 +117,7 @@ def _write(jobs: list[JobSummary], *, every: bool) -> None:
     for line in job_lines(jobs):
         terminal.write(line)
     if not jobs:
-        others = "" if every else f" Those of others: {output.command()} ps --all."
+        others = "" if every else f" Jobs of other users: {output.command()} ps --all."
         terminal.note(f"No such jobs. Submit one: {output.command()} run PROGRAM.{others}")
 
 

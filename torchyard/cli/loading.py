@@ -19,7 +19,7 @@ Base = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="The folder of an adapter's base; else the one that the job named, if it is on this machine.",
+        help="The folder of an adapter's base model. Default: the job's, if this machine has it.",
         rich_help_panel="Language models",
         show_default=False,
     ),

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 def login(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server's address, such as https://HOST.")],
     *,
-    name: Annotated[str | None, typer.Option(help="What to call the server. Default: its host and port.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for the server. Default: its host and port.")] = None,
     certificate: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The only certificate that the server may have, PEM. Default: authorities'."),
+        typer.Option(metavar="FILE", help="Trust only this certificate (PEM). Default: the system's authorities."),
     ] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="CODE", help="What `users code` has printed, in place of a token.")
+        str | None, typer.Option(metavar="CODE", help="A code printed by `users code`, instead of a token.")
     ] = None,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from stdin.")] = False,
     as_json: Json = False,
 ) -> None:
     """Log in to a server.
 
-    Asks for a token, or takes a code; checks and stores it. Further commands go to this server.
+    Asks for a token, or takes a code, and stores the login. Further commands use this server.
     """
     from torchyard.client import Client
     from torchyard.client.discovery import check_url
@@ -58,7 +58,7 @@ def login(
     terminal.note(f"Logged in to {name} as {me.name} ({me.role}). The token is in {login_file()}.")
     for variable in ("TORCHYARD_URL", "TORCHYARD_SERVER"):
         if os.environ.get(variable) not in {None, "", name}:
-            terminal.note(f"Warning: {variable} is set, and goes before this login.")
+            terminal.note(f"Warning: {variable} is set, and overrides this login.")
 
 
 def _redeem(url: str, code: str) -> tuple[str, str | None]:
@@ -83,12 +83,12 @@ def _read_certificate(path: Path | None) -> str | None:
 
 def logout(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="What it is called. Default: the one in use.")
+        str | None, typer.Argument(metavar="NAME", help="The server's name. Default: the current one.")
     ] = None,
 ) -> None:
-    """Forget the token of a server.
+    """Log out of a server.
 
-    It stays valid until it expires or is revoked.
+    Deletes the stored token here. It stays valid until it expires or is revoked.
     """
     from torchyard.client.logins import read_logins, write_logins
     from torchyard.contract.errors import ConfigError
@@ -103,12 +103,12 @@ def logout(
 
 def servers(
     *,
-    use: Annotated[str | None, typer.Option(metavar="NAME", help="Use this one from now on.")] = None,
+    use: Annotated[str | None, typer.Option(metavar="NAME", help="Use this server from now on.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the servers that you have logged in to, or choose one.
+    """List your servers, or choose one.
 
-    For one command, set TORCHYARD_SERVER to a name.
+    To choose one for a single command, set TORCHYARD_SERVER to its name.
     """
     from torchyard.client.logins import read_logins, write_logins
 
@@ -120,23 +120,23 @@ def servers(
     rows = [(name, url, "yes" if used else "") for name, url, used in found]
     output.show(
         [{"name": name, "url": url, "in_use": used} for name, url, used in found],
-        output.table(("NAME", "URL", "IN USE"), rows),
+        output.table(("NAME", "URL", "CURRENT"), rows),
         nothing=f"No logins. Log in to a server: {output.command()} login URL",
         as_json=as_json,
     )
 
 
 def whoami(*, as_json: Json = False) -> None:
-    """Show who you are on the server.
+    """Show your user, role and token.
 
-    Shows also what your token may be used for.
+    Also shows the token's scopes.
     """
     with connect() as client:
         me = client.me()
         expires_at = _expiry(client, me)
     url = client.server.url
     rows = [("name", me.name), ("role", me.role), ("scopes", ", ".join(me.scopes)), ("server", url)]
-    rows += [("token", me.token_id or "the service's own, of its first administrator")]
+    rows += [("token", me.token_id or "the service's own token")]
     rows += [("expires", output.moment(expires_at))] if expires_at is not None else []
     expiry = None if expires_at is None else expires_at.isoformat()
     found = {**me.model_dump(mode="json"), "url": url, "expires_at": expiry}

@@ -17,36 +17,34 @@ if TYPE_CHECKING:
     from torchyard.contract.models.views import ModelVersionSummary, ModelVersionView, ModelView
 
 models = typer.Typer(
-    no_args_is_help=True, help="Keep checkpoints as versions of a model.\n\nA version stays when its job is removed."
+    no_args_is_help=True, help="Save checkpoints as versions of a model.\n\nA version stays when its job is deleted."
 )
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A model of yours, or OWNER/NAME; with @3, its version 3.")
+    str, typer.Argument(metavar="NAME", help="Your model NAME, or OWNER/NAME; NAME@3 is version 3.")
 ]
 
 
 @models.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of your model, new or not.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of your model. A new name creates one.")],
     checkpoint: Annotated[
         str,
         typer.Argument(
             metavar="JOB[/REF]",
-            help="A job, and best, latest, epoch-N, step-N or an id of a checkpoint; or SWEEP/best.",
+            help="JOB, JOB/REF (best, latest, epoch-N, step-N or a checkpoint's id) or SWEEP/best.",
         ),
     ],
     *,
     visibility: Annotated[
         Literal["team", "private"] | None,
-        typer.Option(help="Who may read a new model: every user, or you. By default as the server says."),
+        typer.Option(help="Who may read a new model: all users, or you. Default: the server's."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a checkpoint as the next version.
+    """Save a checkpoint as the next version of a model.
 
-    It is one of a model of yours: by default the best checkpoint, else the newest one. Of SWEEP/best it is that of the
-    best trial that has the sweep's metric; where none has it, the only one of that trial.
-
-    The version stays when the checkpoint or the job is removed. It counts in your quota of stored bytes.
+    JOB means its best checkpoint, else the newest. SWEEP/best means the best trial's. The version stays when the
+    checkpoint or the job is deleted. It counts toward your quota of stored bytes.
     """
     from torchyard.client.blocking import ask
     from torchyard.client.references import find_named_checkpoint
@@ -63,14 +61,14 @@ def ls(
     owner: Annotated[str | None, typer.Option(metavar="USER", help="Only models of this user.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the models that you may read, each with its newest version."""
+    """List models with their newest versions."""
     with connect() as client:
         found = [*client.models.list(owner=owner)]
-    headers = ("MODEL", output.OWNER, "NEWEST", "METRICS", "VERSIONS", "SIZE", "READ BY", "ADDED")
+    headers = ("MODEL", output.OWNER, "NEWEST", "METRICS", "VERSIONS", "SIZE", "VISIBILITY", "ADDED")
     output.show(
         found,
         output.table(headers, map(_row, found)),
-        nothing=f"No models. Keep a checkpoint as one: {output.command()} models add NAME JOB/best",
+        nothing=f"No models. Save a checkpoint as one: {output.command()} models add NAME JOB/best",
         as_json=as_json,
     )
 
@@ -79,7 +77,7 @@ def ls(
 def show(model: ModelArgument, *, as_json: Json = False) -> None:
     """Show a model with its versions.
 
-    With @VERSION, one of them with its files and its card.
+    NAME@VERSION shows one version with its files and model card.
     """
     with connect() as client:
         if ModelRef.parse(model).version is not None:
@@ -96,19 +94,14 @@ def show(model: ModelArgument, *, as_json: Json = False) -> None:
 def download(
     model: ModelArgument,
     *,
-    file: Annotated[
-        str | None, typer.Option(help="The file to download, such as model.safetensors; state.pt by default.")
-    ] = None,
-    to: Annotated[Path, typer.Option("--output", "-o", help="The file to write, or the folder for it.")] = Path(),
+    file: Annotated[str | None, typer.Option(help="Download only this file. Default: state.pt.")] = None,
+    to: Annotated[Path, typer.Option("--output", "-o", help="The file or folder to write.")] = Path(),
     as_json: Json = False,
 ) -> None:
     """Download a version of a model.
 
-    By default it is the newest one. Verifies its sha256, and prints its path.
-
-    One in several files becomes a folder.
-
-    If a download was interrupted, the same command continues it.
+    The default is the newest version. The sha256 is verified, and the path printed. Several files become a folder.
+    After an interruption, run the same command to continue.
     """
     from torchyard.cli.progress import Transfer
 
@@ -128,7 +121,7 @@ def share(
     private: Annotated[bool, typer.Option("--private", help="Stop sharing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let every user of the server read a model."""
+    """Share a model with all users of the server."""
     with connect() as client:
         changed = client.models.share(model, "private" if private else "team")
     output.show(changed, [f"{changed.owner}/{changed.name}  {changed.visibility}"], as_json=as_json)
@@ -141,9 +134,9 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove a model, or one version of it.
+    """Delete a model, or one version of it.
 
-    Without @VERSION, the model with all its versions. A number is never given again.
+    Without @VERSION, deletes all versions. Version numbers are never reused.
     """
     with connect() as client:
         one = ModelRef.parse(model).version is not None
@@ -152,11 +145,11 @@ def rm(
         if not yes:
             _confirm(named, found)
         client.models.remove(named)
-    output.show({"removed": [named]}, [f"{named}  removed"], as_json=as_json)
+    output.show({"deleted": [named]}, [f"{named}  deleted"], as_json=as_json)
 
 
 def _confirm(named: str, found: ModelVersionView | ModelView) -> None:
-    prompt.confirm("Remove it with its files?", [f"  {named}  {terminal.size(found.stored_bytes)}"])
+    prompt.confirm("Delete it with its files?", [f"  {named}  {terminal.size(found.stored_bytes)}"])
 
 
 def _named(version: ModelVersionSummary) -> str:
@@ -180,7 +173,7 @@ def _row(model: ModelView) -> tuple[str, ...]:
 def _model_lines(model: ModelView) -> list[str]:
     rows = (
         ("model", f"{model.owner}/{model.name}"),
-        ("read by", model.visibility),
+        ("visible to", model.visibility),
         ("size", terminal.size(model.stored_bytes)),
     )
     return [f"{label:<11}{text}" for label, text in rows]

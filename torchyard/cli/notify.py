@@ -19,39 +19,43 @@ if TYPE_CHECKING:
 
 notify = typer.Typer(
     no_args_is_help=True,
-    help="Get messages when jobs and sweeps end.\n\nThey come by a webhook, Slack, Discord or mail.",
+    help="Manage notification channels.\n\nA channel is a webhook, Slack, Discord or email. It gets "
+    "a message when jobs and sweeps finish.",
 )
-TargetArgument = Annotated[str, typer.Argument(metavar="NAME", help="A target's name, or its id.")]
+TargetArgument = Annotated[str, typer.Argument(metavar="NAME", help="A channel's name or id.")]
 OnOption = Annotated[
     list[EventKind] | None,
-    typer.Option("--on", metavar="KIND", help="What it is told of, such as job.failed. Repeatable."),
+    typer.Option("--on", metavar="KIND", help="An event to send, such as job.failed. Repeatable."),
 ]
 UserOption = Annotated[
-    str | None, typer.Option(metavar="USER", help="Whose. Default: yours. Others' are for administrators.")
+    str | None, typer.Option(metavar="USER", help="The channel's owner. Default: you. Others: for administrators.")
 ]
 _LOOK_EVERY_S = 0.5
 
 
 @notify.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, such as alerts.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the channel, such as alerts.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A URL or an email address; - reads stdin.")],
     *,
     kind: Annotated[
         TargetKind | None,
-        typer.Option(help="How it is told. Default: what the address looks like."),
+        typer.Option(help="The kind of channel. Default: detected from the address."),
     ] = None,
     on: OnOption = None,
-    named: Annotated[bool, typer.Option("--named", help="Tell it only of jobs whose spec names it.")] = False,
+    named: Annotated[
+        bool, typer.Option("--named", help="Send only events of jobs whose spec names the channel.")
+    ] = False,
     everybody: Annotated[
-        bool, typer.Option("--all", help="As administrator: also of jobs of the team, and of lost workers.")
+        bool, typer.Option("--all", help="Send events of all users and lost workers, too (administrators).")
     ] = False,
     user: UserOption = None,
     as_json: Json = False,
 ) -> None:
-    """Add a target. By default it is told when a job fails or succeeds and when a sweep ends.
+    """Add a notification channel.
 
-    The secret that signs webhooks is printed this once. Only an administrator may enter an email address.
+    By default it gets job failures and successes, and finished sweeps. The secret that signs webhooks is printed
+    once. Only administrators may add email addresses.
     """
     address = sys.stdin.readline().strip() if address == "-" else address
     with connect() as client:
@@ -67,19 +71,19 @@ def add(
     output.show(made, [f"{made.name}  {made.kind}  {made.address}"], as_json=as_json)
     if made.secret is not None and not as_json:
         terminal.write(f"secret  {made.secret}")
-        terminal.note("Its webhooks are signed with this secret, which is not shown again.")
-    terminal.note(f"See whether it arrives: {output.command()} notifications test {made.name}")
+        terminal.note("This secret signs the webhooks. It is not shown again.")
+    terminal.note(f"Test it: {output.command()} notifications test {made.name}")
 
 
 @notify.command("ls")
 def ls(*, user: UserOption = None, as_json: Json = False) -> None:
-    """List targets, with what waits for them and what failed."""
+    """List channels, with pending and failed messages."""
     with connect() as client:
         found = [*client.notifications.targets(user=user)]
     output.show(
         found,
         output.table(("NAME", "KIND", "STATE", "ON", "ADDRESS"), map(_row, found)),
-        nothing=f"No targets. Add one: {output.command()} notifications add NAME https://…",
+        nothing=f"No notification channels. Add one: {output.command()} notifications add NAME https://…",
         as_json=as_json,
     )
 
@@ -88,20 +92,23 @@ def ls(*, user: UserOption = None, as_json: Json = False) -> None:
 def show(
     target: TargetArgument,
     *,
-    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, newest first.")] = 20,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Show the N newest messages.")] = 20,
     user: UserOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show a target and its newest messages.
+    """Show a channel and its newest messages.
 
-    Says what waits, what was delivered, and what failed and why.
+    Shows which were delivered, which are pending, and why others failed.
     """
     with connect() as client:
         found = client.notifications.find(target, user=user)
         messages = [*client.notifications.messages(target_id=found.id, user=user, limit=count)]
     lines = [f"{label:<10} {terminal.plain(value)}" for label, value in _details(found)]
     if messages:
-        lines += ["", *output.table(("MADE", "STATE", "WHAT", "ERROR", "TRIES", "ID"), map(_message_row, messages))]
+        lines += [
+            "",
+            *output.table(("CREATED", "STATE", "MESSAGE", "ERROR", "TRIES", "ID"), map(_message_row, messages)),
+        ]
     output.show({**found.model_dump(mode="json"), "messages": messages}, lines, as_json=as_json)
 
 
@@ -111,12 +118,13 @@ def change(
     *,
     on: OnOption = None,
     named: Annotated[
-        bool | None, typer.Option("--named/--every", help="Tell it only of jobs whose spec names it, or of every job.")
+        bool | None,
+        typer.Option("--named/--every", help="Send events of jobs whose spec names the channel, or of every job."),
     ] = None,
     user: UserOption = None,
     as_json: Json = False,
 ) -> None:
-    """Change what a target is told of."""
+    """Change which events a channel gets."""
     jobs = None if named is None else ("named" if named else "all")
     with connect() as client:
         found = client.notifications.find(target, user=user)
@@ -128,34 +136,34 @@ def change(
 def send_test(
     target: TargetArgument,
     *,
-    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the result.")] = 30.0,
+    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Seconds to wait for the result.")] = 30.0,
     user: UserOption = None,
     as_json: Json = False,
 ) -> None:
-    """Send a message to a target, and say whether it arrived. Exits with 1 if it did not."""
+    """Send a test message to a channel. Exits with 1 if it does not arrive."""
     with connect() as client:
         found = client.notifications.find(target, user=user)
         message = _awaited(client, client.notifications.send_test(found.id), user=user, timeout=timeout)
     if message.state == "delivered":
         return output.show(message, [f"{message.id}  delivered"], as_json=as_json)
-    again = " It is tried again." if message.state == "waiting" else ""
-    why = message.error or f"it was not sent within {timeout:g} s: does a controller run?"
-    output.show(message, [], notes=[f"{message.id} has not arrived: {why}.{again}"], as_json=as_json)
+    again = " The service retries." if message.state == "waiting" else ""
+    why = message.error or f"not sent within {timeout:g} s; is a controller running?"
+    output.show(message, [], notes=[f"{message.id} did not arrive: {why}.{again}"], as_json=as_json)
     raise typer.Exit(1)
 
 
 @notify.command("rm")
 def rm(
-    targets: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names or ids of targets.")],
+    targets: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names or ids of channels.")],
     *,
     user: UserOption = None,
     as_json: Json = False,
 ) -> None:
-    """Remove targets. What waits for them is given up."""
+    """Delete channels. Their pending messages are dropped."""
     with connect() as client:
         found = [client.notifications.find(ref, user=user) for ref in targets]
         ids, names = [target.id for target in found], {target.id: target.name for target in found}
-        output.do_each(ids, client.notifications.remove, "removed", as_json=as_json, names=names)
+        output.do_each(ids, client.notifications.remove, "deleted", as_json=as_json, names=names)
 
 
 def _kind_of(address: str) -> TargetKind:
@@ -204,7 +212,7 @@ def _details(target: TargetView) -> list[tuple[str, str]]:
         ("target", f"{target.name} ({target.id})"),
         ("owner", target.owner),
         ("address", f"{target.kind}  {target.address}"),
-        ("told of", _on(target) + (", of the team's jobs too" if target.scope == "all" else "")),
+        ("events", _on(target) + (", of all users" if target.scope == "all" else "")),
         ("state", _state(target)),
     ]
 

@@ -168,7 +168,7 @@ def paint_state(line: str, state: JobState) -> str:
 
 def private_job(owner: str) -> str:
     """Describes a job of another user, of which the server says no more."""
-    return f"{owner}'s private job"
+    return f"a job of {owner}"
 
 
 def metrics(values: dict[str, float]) -> str:
@@ -184,7 +184,7 @@ def offered_metric(advice: AdviceView) -> str | None:
 def no_such_metric(absent: Iterable[str], known: Iterable[str], *, whose: str) -> str:
     """Says which metrics are absent, and which there are."""
     names, there = (", ".join(terminal.plain(key) for key in sorted(keys)) for keys in (absent, known))
-    return f"No such metric: {names}. {whose} {there or 'no metrics'}."
+    return f"unknown metric {names}. {whose} {there or 'no metrics'}."
 
 
 def short_progress(job: JobSummary) -> str:
@@ -205,7 +205,7 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
         f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
         f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
         f"loss {terminal.number(loss)}" if loss is not None else "",
-        f"about {terminal.duration(now.eta_seconds)} left" if now.eta_seconds and not ended else "",
+        f"{terminal.duration(now.eta_seconds)} left" if now.eta_seconds and not ended else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -241,7 +241,7 @@ def awaited(name: str, on: str) -> str:
 
 def after(job: JobView) -> list[str]:
     """Returns a line for each job that must have ended before this one starts: `prep  running  must have succeeded`."""
-    rows = [[each.name or each.job_id, each.state or "unknown", f"must have {each.on}"] for each in job.after]
+    rows = [[each.name or each.job_id, each.state or "unknown", f"needed: {each.on}"] for each in job.after]
     return [line.rstrip() for line in _aligned(rows)]
 
 

@@ -15,17 +15,16 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.client import Client
 
-NOT_BUILT = "The page is not built: in a clone of Torchyard, `make up` builds it and starts the service."
+NOT_BUILT = "The web page is not built. In a clone of Torchyard, `make up` builds it and starts the service."
 
 
 def open_page(
-    *, print_only: Annotated[bool, typer.Option("--print", help="Print the address, and open no browser.")] = False
+    *, print_only: Annotated[bool, typer.Option("--print", help="Print the address. Open no browser.")] = False
 ) -> None:
-    """Open the page of the service in a browser.
+    """Open the service's web page in a browser.
 
-    The browser is logged in where the service runs on this machine.
-
-    The address logs in once, within a minute. On another machine's page one logs in with a personal token.
+    On the service's own machine the address logs you in, once, within a minute. On another machine, log in with a
+    personal token.
     """
     with connect() as client:
         url = address(client)
@@ -33,7 +32,7 @@ def open_page(
         terminal.note(NOT_BUILT)
         raise typer.Exit(1)
     if "#code=" not in url:
-        terminal.note(f"Log in there with a personal token, such as `{output.command()} tokens add` makes.")
+        terminal.note(f"Log in there with a personal token: {output.command()} tokens add")
     if print_only or not _opens(url):
         terminal.write(url)
 

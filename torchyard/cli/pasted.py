@@ -73,4 +73,4 @@ def show(made: NewCodeView, line: str, *, who: str, as_json: bool) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
     until = output.moment(made.expires_at)
-    terminal.note(f"Have it run {who}. It works once, until {until}; whoever has it first is in.")
+    terminal.note(f"Run this {who}. It works once, until {until}. Keep it secret.")

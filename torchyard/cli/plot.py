@@ -16,7 +16,7 @@ def draw(series: SeriesView) -> str:
     """Draws the series over its steps, as wide as the terminal. NaN and infinite points are omitted."""
     points = [point for point in series.points if math.isfinite(point.value)]
     if not points:
-        return f"{series.key}: all of its {len(series.points)} points are NaN or infinite"
+        return f"{series.key}: all {len(series.points)} points are NaN or infinite"
     figure: Any = plotext.figure
     figure.clear.all()
     # The default theme paints a background, which does not fit the terminal's own colours.

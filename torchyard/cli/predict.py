@@ -32,8 +32,8 @@ def predict(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A checkpoint's state.pt or an exported model.safetensors; or JOB, JOB/REF such "
-            "as digits/best, SWEEP/best or model:NAME@VERSION of a recipe, which are downloaded once.",
+            help="A state.pt or exported model.safetensors, or JOB, JOB/REF, SWEEP/best or "
+            "model:NAME@VERSION (downloaded once).",
             autocompletion=job_names,
         ),
     ],
@@ -41,56 +41,55 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[FILE…]",
-            help="Pictures or folders of pictures; for a model of texts files with a text or a prompt a line, "
-            "- reads stdin.",
+            help="Pictures or folders of them; for text models, files with one text or prompt per line; - reads stdin.",
             show_default=False,
         ),
     ] = None,
     *,
-    text: Annotated[list[str] | None, typer.Option(help="A text; may be given several times.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text to classify. Repeatable.")] = None,
     to: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write masks and overlays here, as PNG.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write masks and overlays to this folder, as PNG."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Pictures, texts (32) or prompts (8) that are computed together.", show_default=False),
+        typer.Option(min=1, help="Inputs per batch. Default: 32; of prompts 8.", show_default=False),
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="What a language model is to continue, or to answer; several times.", **_LANGUAGE),
+        typer.Option(help="A prompt for a language model. Repeatable.", **_LANGUAGE),
     ] = None,
-    system: Annotated[
-        str | None, typer.Option(help="Instructions before each prompt; needs a chat template.", **_LANGUAGE)
-    ] = None,
+    system: Annotated[str | None, typer.Option(help="A system prompt; needs a chat template.", **_LANGUAGE)] = None,
     base: Base = None,
     max_tokens: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="The most new tokens of a prompt (128, or as many as it has room for).",
+            help="Generate at most N tokens per prompt. Default: 128, or as many as fit.",
             **_LANGUAGE,
         ),
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(min=0, metavar="T", help="0: the likeliest token (0); above: drawn by chance.", **_LANGUAGE),
+        typer.Option(min=0, metavar="T", help="The sampling temperature. Default: 0 (greedy).", **_LANGUAGE),
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Draw from the likeliest tokens with this share (1).", **_LANGUAGE),
+        typer.Option(
+            metavar="P", help="Nucleus sampling: the probability mass to sample from. Default: 1.", **_LANGUAGE
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Draw the same text each time.", **_LANGUAGE)
+        int | None, typer.Option(min=0, metavar="N", help="The random seed, for repeatable sampling.", **_LANGUAGE)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict with a checkpoint of a recipe.
+    """Predict with a recipe's checkpoint.
 
-    Classes of pictures or texts, masks of pictures, what continues a prompt.
-
-    Needs `pip install 'torchyard[models]'`, and no server if MODEL is a file. --json prints a JSON document a line.
+    Predicts classes of pictures or texts, masks of pictures, or completions of prompts. Needs `pip install
+    'torchyard[models]'`. A file needs no server. --json prints one JSON document per line.
     """
     named, texts, prompts = files or [], text or [], prompt or []
     if not (named or texts or prompts):

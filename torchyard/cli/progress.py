@@ -35,8 +35,8 @@ class Transfer:
         if self._bar is not None:
             self._bar.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            kept = f"{terminal.size(self._done)} are kept: the same command continues the {self._kind}."
-            terminal.note(f"\nStopped. {kept if self._continues else 'Nothing is kept.'}")
+            kept = f"{terminal.size(self._done)} stay: run the same command to continue the {self._kind}."
+            terminal.note(f"\nStopped. {kept if self._continues else 'Nothing was saved.'}")
             raise typer.Exit(130) from None
 
     def show(self, done: int, total: int) -> None:
@@ -44,7 +44,7 @@ class Transfer:
         self._done = done
         if not self._shown and done < total:  # of a transfer with nothing left to do, nothing is shown
             if done:
-                terminal.note(f"Continues after {terminal.size(done)} of {terminal.size(total)}.")
+                terminal.note(f"Continuing after {terminal.size(done)} of {terminal.size(total)}.")
             self._bar = self._started(done, total) if sys.stderr.isatty() else None
         self._shown = True
         if self._bar is not None:

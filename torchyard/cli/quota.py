@@ -15,19 +15,21 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.client.core.team import QuotaKind
 
-quota = typer.Typer(no_args_is_help=True, help="Show or set how much users may use.\n\nOnly administrators set it.")
-RoleOption = Annotated[Role | None, typer.Option(help="Each user of this role, instead of one user.")]
+quota = typer.Typer(no_args_is_help=True, help="Show or set quotas.\n\nOnly administrators set them.")
+RoleOption = Annotated[Role | None, typer.Option(help="Set it for every user of this role, instead of one user.")]
 
 _UNLIMITED = "unlimited"
 
 
 @quota.command("show")
 def show(
-    user: Annotated[str | None, typer.Argument(metavar="USER", help="Default: you.")] = None, *, as_json: Json = False
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="The user. Default: you.")] = None,
+    *,
+    as_json: Json = False,
 ) -> None:
-    """Show what a user may use, and uses.
+    """Show a user's quotas and usage.
 
-    Their own limits, else those of their role.
+    A user's own limits replace those of the role.
     """
     with connect() as client:
         found = client.quotas.get(user or client.me().name)
@@ -37,7 +39,7 @@ def show(
 
 @quota.command("ls")
 def list_quotas(*, as_json: Json = False) -> None:
-    """List the limits of roles and of users."""
+    """List the quotas of roles and users."""
     with connect() as client:
         found = [*client.quotas.list()]
     rows = [
@@ -56,11 +58,11 @@ def set_limits(
     *,
     role: RoleOption = None,
 ) -> None:
-    """Set limits. Those that are not given stay.
+    """Set quotas. Others stay as they are.
 
-    Resources: devices and running jobs at once, queued (and paused) jobs, priority (the highest), and stored_bytes. A
-    limit is a number, for bytes also with KiB, MiB, GiB or TiB, or `unlimited`. And share: the part in the devices,
-    from 1 to 10000, compared to 100 of whoever has none.
+    Resources: devices and running (jobs) at once, queued (also paused jobs), priority (the highest), stored_bytes. A
+    limit is a number or `unlimited`; bytes may end in KiB, MiB, GiB or TiB. share is the weight in fair share, from 1
+    to 10000; the default is 100.
     """
     kind, name, texts = _target(arguments, role)
     limits = dict(_limit(text) for text in texts)
@@ -68,23 +70,23 @@ def set_limits(
         raise typer.BadParameter("give a limit, such as devices=4")
     with connect() as client:
         client.quotas.set(name, kind=kind, limits=limits)
-    terminal.note(f"Limits of the {kind} {name}: {', '.join(_pair(*limit) for limit in limits.items())}")
+    terminal.note(f"Quotas of the {kind} {name}: {', '.join(_pair(*limit) for limit in limits.items())}")
 
 
 @quota.command("rm")
 def clear(
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[USER] [RESOURCE…]", help="Without a RESOURCE, all.")
+        list[str] | None, typer.Argument(metavar="[USER] [RESOURCE…]", help="The resources. Default: all.")
     ] = None,
     *,
     role: RoleOption = None,
 ) -> None:
-    """Remove limits. A user then has those of their role."""
+    """Remove quotas. The role's quotas apply then."""
     kind, name, texts = _target(arguments or [], role)
     resources = [_resource(text) for text in texts]
     with connect() as client:
         client.quotas.clear(name, kind=kind, resources=resources)
-    terminal.note(f"Removed from the limits of the {kind} {name}: {', '.join(resources) or 'all'}")
+    terminal.note(f"Removed from the quotas of the {kind} {name}: {', '.join(resources) or 'all'}")
 
 
 def _target(arguments: list[str], role: Role | None) -> tuple[QuotaKind, str, list[str]]:

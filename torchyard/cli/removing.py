@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from torchyard.client import Client
     from torchyard.contract.jobs.views import JobSummary, JobView
 
-DryRemoval = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed, and its size.")]
+DryRemoval = Annotated[
+    bool, typer.Option("--dry-run", help="List what would be deleted, and its size. Delete nothing.")
+]
 _MOST_SIZES = 1000
 """Jobs of which the service tells how much they take, the largest first."""
 
@@ -34,7 +36,7 @@ def rm(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove ended jobs with all that is stored of them."""
+    """Delete finished jobs and everything they stored."""
     where = Filter(state, label, search, every, dry_run)
     filtered = choosing.by_filter(jobs, where)
     with connect() as client:
@@ -47,8 +49,8 @@ def rm(
         if dry_run:
             return _say_found(found, sizes, as_json=as_json)
         if not yes:
-            prompt.confirm("Remove these jobs with their metrics, logs and checkpoints?", _lines(found, sizes))
-        output.do_each([job.id for job in found], client.jobs.delete, "removed", as_json=as_json)
+            prompt.confirm("Delete these jobs with their metrics, logs and checkpoints?", _lines(found, sizes))
+        output.do_each([job.id for job in found], client.jobs.delete, "deleted", as_json=as_json)
     return _say_freed(_total(found, sizes))
 
 

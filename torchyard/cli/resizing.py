@@ -20,7 +20,7 @@ def say_change(client: Client, job: JobView, devices: int) -> None:
         return
     has_checkpoint = next(iter(client.jobs.checkpoints(job.id)), None) is not None
     terminal.note(
-        f"{'devices':<11}{devices} in place of {before}: {_batch(job, devices, has_checkpoint=has_checkpoint)}"
+        f"{'devices':<11}{devices} instead of {before}: {_batch(job, devices, has_checkpoint=has_checkpoint)}"
     )
 
 
@@ -28,14 +28,10 @@ def _batch(job: JobView, devices: int, *, has_checkpoint: bool) -> str:
     resources, config = job.spec.resources, job.spec.config
     share = Fraction(devices, resources.devices_per_node)
     if not isinstance(config, Recipe):
-        changed = f"{share} of what it was" if share < 1 else f"{share} times what it was"
-        return (
-            "each process takes the batch that the program gives it, so the global batch becomes"
-            f" {changed}, unless the program divides it by WORLD_SIZE"
-        )
+        return f"the global batch is multiplied by {share}, unless the program divides its batch by WORLD_SIZE"
     training = config.training
     each = training.per_device_batch_size * training.gradient_accumulation_steps * resources.nodes
     whole = (job.card or {}).get("global_batch") or each * resources.devices_per_node
     if has_checkpoint:
         return f"the global batch stays {whole}, as in the checkpoint"
-    return f"the global batch becomes {each * devices} in place of {whole}, as it begins at the start"
+    return f"the global batch becomes {each * devices} instead of {whole}; training starts from the beginning"

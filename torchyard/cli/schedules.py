@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 schedules = typer.Typer(
     no_args_is_help=True,
-    help="Submit jobs again and again, as cron does.\n\n"
-    "`run --schedule` makes one of a program, `submit` of a spec with the key `schedule`.",
+    help="Submit jobs on a schedule, like cron.\n\nCreate one with `run --schedule`, or with "
+    "`submit` and the key `schedule` in the spec.",
 )
 ScheduleArgument = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="The name of its jobs, its id, or a short id.")
+    str, typer.Argument(metavar="SCHEDULE", help="The name of its jobs, its id or its short id.")
 ]
 SchedulesArgument = Annotated[
-    list[str], typer.Argument(metavar="SCHEDULE…", help="Names of their jobs, ids, or short ids.")
+    list[str], typer.Argument(metavar="SCHEDULE…", help="Names of their jobs, ids or short ids.")
 ]
 
 
@@ -36,7 +36,7 @@ def ls(
     owner: Annotated[str | None, typer.Option(metavar="USER", help="Only schedules of this user.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the schedules that you may see, newest first."""
+    """List schedules, newest first."""
     with connect() as client:
         found = [*client.schedules.list(owner=owner)]
     headers = ("ID", "NAME", output.OWNER, "STATE", "NEXT", "CRON", "ZONE", "LAST RUN")
@@ -50,10 +50,7 @@ def ls(
 
 @schedules.command("show")
 def show(schedule: ScheduleArgument, *, as_json: Json = False) -> None:
-    """Show a schedule and its last run.
-
-    Says when it is due, and why runs were refused.
-    """
+    """Show a schedule, its next time and its last run."""
     with connect() as client:
         found = client.schedules.get(schedule)
     output.show(found, _lines(found), as_json=as_json)
@@ -61,7 +58,7 @@ def show(schedule: ScheduleArgument, *, as_json: Json = False) -> None:
 
 @schedules.command("pause")
 def pause(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
-    """Submit nothing of these schedules until `resume`."""
+    """Pause schedules, until `resume`."""
     with connect() as client:
         changed = [client.schedules.pause(one.id) for one in _found(client, schedules)]
     _tell(changed, as_json=as_json)
@@ -69,7 +66,7 @@ def pause(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
 
 @schedules.command("resume")
 def resume(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
-    """Let paused schedules submit again."""
+    """Resume paused schedules."""
     with connect() as client:
         changed = [client.schedules.resume(one.id) for one in _found(client, schedules)]
     _tell(changed, as_json=as_json)
@@ -82,12 +79,12 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove schedules. Their runs stay."""
+    """Delete schedules. Their jobs stay."""
     with connect() as client:
         found = _found(client, schedules)
         if not yes:
             _confirm(found)
-        output.do_each([one.id for one in found], client.schedules.delete, "removed", as_json=as_json)
+        output.do_each([one.id for one in found], client.schedules.delete, "deleted", as_json=as_json)
 
 
 def check_schedule(cron: str, *, of_many: bool, follow: bool) -> None:
@@ -111,15 +108,15 @@ def add(client: Client, spec: JobSpec, cron: str, *, as_json: bool, idempotency_
     """Adds the schedule of a program that was uploaded, and says when it is due, and with which code."""
     whole = {**spec.model_dump(mode="json"), "schedule": cron}
     added(client.schedules.create(whole, idempotency_key=idempotency_key), as_json=as_json)
-    terminal.note("Each run has the code of this moment. To change it: `schedules rm`, then the same command again.")
+    terminal.note("Each run uses the code uploaded now. To change it: `schedules rm`, then repeat this command.")
 
 
 def added(made: ScheduleView, *, as_json: bool) -> None:
     """Prints the id of a schedule that was added, and says when it is due."""
     output.show(made, [made.id], as_json=as_json)
     terminal.note(
-        f"Added the schedule {made.name}: first at {_when(made.next_at)}."
-        f" Its runs: {output.command()} schedules show {made.id}"
+        f"Added the schedule {made.name}. First run: {_when(made.next_at)}. Show it: "
+        f"{output.command()} schedules show {made.id}"
     )
 
 
@@ -129,7 +126,7 @@ def _found(client: Client, refs: list[str]) -> list[ScheduleView]:
 
 def _confirm(found: list[ScheduleView]) -> None:
     lines = (f"  {one.id}  {one.name}  {one.schedule.cron}" for one in found)
-    prompt.confirm("Remove these schedules? Their runs stay.", lines)
+    prompt.confirm("Delete these schedules? Their jobs stay.", lines)
 
 
 def _tell(changed: list[ScheduleView], *, as_json: bool) -> None:

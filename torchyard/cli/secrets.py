@@ -13,7 +13,8 @@ from torchyard.host import terminal
 
 secrets = typer.Typer(
     no_args_is_help=True,
-    help="Manage secrets: values that only your jobs get.\n\nA spec names them in env, as {secret: NAME}.",
+    help="Manage secrets, such as API keys.\n\nOnly your jobs get their values. A spec names them "
+    "in env, as {secret: NAME}.",
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name such as WANDB_API_KEY.")]
 
@@ -25,7 +26,7 @@ def set_secret(
     stdin: Annotated[bool, typer.Option("--stdin", help="Read the value from stdin.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Store a secret, or its new value, for jobs that start later. Asks for the value."""
+    """Store a secret, or a new value. Asks for the value."""
     value = prompt.read_secret("value", from_stdin=stdin, option="--stdin")
     with connect() as client:
         stored = client.secrets.set(name, value)
@@ -52,7 +53,7 @@ def delete(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete secrets. A job that names one and starts later fails."""
+    """Delete secrets. Jobs that name them and start later fail."""
     if not yes:
         prompt.confirm("Delete these secrets? Their values are not stored elsewhere.", (f"  {name}" for name in names))
     with connect() as client:
@@ -63,9 +64,9 @@ def delete(
 def rotate(*, as_json: Json = False) -> None:
     """Encrypt all secrets with the newest key.
 
-    For administrators: every user's, with the first key. Older keys are not needed afterwards.
+    For administrators. Re-encrypts every user's secrets with the first key. Older keys can then be deleted.
     """
     with connect() as client:
         rotated = client.secrets.rotate()
-    text = f"{rotated.encrypted} secrets were encrypted again; the first key is enough now"
+    text = f"re-encrypted {rotated.encrypted} secrets; older keys can be deleted"
     output.show(rotated, [text], as_json=as_json)

@@ -20,12 +20,12 @@ _BOLD = "1"
 def stacks(
     job: JobArgument,
     *,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the job's worker.")] = 15.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the worker.")] = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Print the stack of each rank of a running job.
+    """Print the Python stacks of each rank of a running job.
 
-    Shows the Python stacks of all threads of each rank. The job goes on.
+    Shows all threads. The job continues.
     """
     with connect() as client:
         view = client.get(job).view

@@ -44,7 +44,7 @@ def validate(
     *,
     forecast: Annotated[
         bool,
-        typer.Option("--forecast", help="Also say when the job would start, and what would start it at once."),
+        typer.Option("--forecast", help="Also print when the job would start, and which changes would start it now."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -70,19 +70,17 @@ def validate(
 def submit(
     files: FilesArgument,
     *,
-    name: Annotated[str | None, typer.Option(help="Overrides the spec's name.")] = None,
-    visibility: Annotated[
-        Visibility | None, typer.Option(help="Overrides the spec's visibility: who may read the job.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="The job's name. Replaces the spec's.")] = None,
+    visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job. Replaces the spec's.")] = None,
     init_from: Annotated[
         str | None,
         typer.Option(
             metavar="JOB/REF",
-            help="Overrides the spec's weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION.",
+            help="Initial weights: digits/best, SWEEP/best or model:NAME@VERSION. Replaces the spec's.",
         ),
     ] = None,
     atomic: Annotated[
-        bool, typer.Option("--atomic", help="Of several jobs, submit all or none: so it is if any has an `after`.")
+        bool, typer.Option("--atomic", help="Submit all jobs or none. Default if any has an `after`.")
     ] = False,
     sweep: sweep_options.Sweep = None,
     array: sweep_options.Array = None,
@@ -95,20 +93,17 @@ def submit(
     sweep_bool: sweep_options.SweepBool = None,
     sweep_style: sweep_options.SweepStyle = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would run, of a sweep each trial's arguments. Submit nothing.")
+        bool, typer.Option("--dry-run", help="Print what would run (of a sweep, each trial). Submit nothing.")
     ] = False,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit jobs, or a sweep, from files.
+    """Submit jobs or a sweep from files.
 
-    Prints their ids. With --follow, prints the log of the only one, and exits with 1 if it fails.
-
-    A file with the keys `job` and `parameters` is a sweep. With --sweep or --array, the only job is submitted as one:
-    `lr` is the key of its config that ends so.
-    In `after`, a job may name others that are submitted with it. With the key `schedule`, the service submits it at
-    those times, and the id is that of the schedule.
+    Prints their ids. With --follow, prints the job's log, and exits with 1 if it fails. A file with the keys `job`
+    and `parameters` is a sweep. --sweep and --array turn the only job into a sweep; `lr` is the key of its config
+    that ends in lr. `after` may name jobs of the same command. A spec with the key `schedule` creates a schedule.
     """
     found = read_specs(files)
     options = {"name": name, "visibility": visibility, "init_from": init_from}
@@ -171,7 +166,7 @@ def _print_plan(
             (terminal.plain(f"{each.name}: {shlex.join(own) or f'the recipe {each.trainer}'}") for each, own in words),
             as_json=as_json,
         )
-    terminal.note("Nothing is submitted.")
+    terminal.note("Dry run: nothing was submitted.")
 
 
 def _sweep_of(
@@ -235,21 +230,20 @@ def retry(
     *,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="REF", help="The checkpoint to continue from: best, epoch-N, step-N or an id."),
+        typer.Option("--from", metavar="REF", help="Continue from this checkpoint: best, epoch-N, step-N or an id."),
     ] = None,
     devices: Devices = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin with the code alone: no folder, file or checkpoint of the job.")
+        bool, typer.Option("--fresh", help="Start with the code only: no files or checkpoints of the job.")
     ] = False,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit an ended job again.
+    """Submit a finished job again.
 
-    The new job continues from its newest checkpoint, or from that of --from.
-
-    A script finds a copy of the job's folder, or the files that are stored of it; with --fresh, the code alone.
+    The new job continues from its newest checkpoint, or from --from. A script gets a copy of the job's working
+    folder, or of its stored files; with --fresh, only the code.
     """
     with connect() as client:
         old = client.get(job)
@@ -272,7 +266,8 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
     expected = [*forecasts.of_submitted(job.waits_for), *([in_place] if in_place else [])]
     if follow:
         terminal.note(
-            f"Submitted {job.name}: {job.id}\nIts log follows; Ctrl-C leaves it alone. To come back: {come_back}"
+            f"Submitted {job.name}: {job.id}\nFollowing its log. Ctrl-C stops following, not the job. "
+            f"Follow again: {come_back}"
         )
         for line in expected:
             terminal.note(line)

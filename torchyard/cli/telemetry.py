@@ -34,34 +34,33 @@ _MOST_POINTS = 100_000
 def logs(
     job: JobArgument,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job finishes.")] = False,
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's lines.")] = None,
     tail: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Only the last N lines, and new ones with --follow.")
+        int | None, typer.Option(min=1, max=10_000, help="Only the last N lines (and new ones with --follow).")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only lines of the last 10m, or since a time.")
+        str | None, typer.Option(metavar="TIME", help="Only lines since TIME: 10m (ago), or a date.")
     ] = None,
-    timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Begin each line with its time, in UTC.")
-    ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="Begin each line with its UTC time.")] = False,
     grep: Annotated[
-        str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that contain it, with their numbers.")
+        str | None,
+        typer.Option("--grep", metavar="PATTERN", help="Only lines that contain PATTERN, with line numbers."),
     ] = None,
     context: Annotated[
-        int, typer.Option("--context", "-C", min=0, max=1000, metavar="N", help="With --grep: and N lines around each.")
+        int,
+        typer.Option("--context", "-C", min=0, max=1000, metavar="N", help="With --grep: also N lines around each."),
     ] = 0,
     regex: Annotated[
-        bool, typer.Option("--regex", help="With --grep: PATTERN is a regular expression, as RE2 has them.")
+        bool, typer.Option("--regex", help="With --grep: PATTERN is a regular expression (RE2 syntax).")
     ] = False,
-    case: Annotated[bool, typer.Option("--case", help="With --grep: capital and small letters differ.")] = False,
+    case: Annotated[bool, typer.Option("--case", help="With --grep: match case.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print a job's output.
 
-    With --follow, exits with 1 if the job fails; with --grep, if nothing matches.
-
-    With --follow, messages of the service, and why an attempt ended, are between the lines, on stderr.
+    With --follow, exits with 1 if the job fails, and prints events of the service on stderr. With --grep, exits with
+    1 if nothing matches.
     """
     _check_search(wanted=grep is not None, options=context > 0 or regex or case, others=follow or tail is not None)
     begin = moment(since) if since is not None else None
@@ -85,7 +84,7 @@ def logs(
             )
             if print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
                 return None
-            terminal.note("No such line.")
+            terminal.note("No line matches.")
             raise typer.Exit(1)
         if tail is not None or not follow:
             for line in client.jobs.logs(found.id, tail=tail, rank=rank, after=first):
@@ -159,13 +158,15 @@ def metrics(
     *,
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Only this metric. Repeatable.")] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw each metric over the steps.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print every point as key,step,value,time,attempt.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print every point as CSV: key,step,value,time,attempt.")
+    ] = False,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write every point to a file in DIR that TensorBoard opens.")
+        Path | None, typer.Option(metavar="DIR", help="Write every point to a TensorBoard file in DIR.")
     ] = None,
     from_log: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="Of a job that has ended, first make curves of its stored lines."),
+        typer.Option(metavar="PATTERN", help="First extract metrics from a finished job's log, with this expression."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -184,7 +185,7 @@ def metrics(
             raise typer.Exit(1)
         offered = None if view.data or every else output.offered_metric(client.jobs.advice(found.id))
     if every and not as_json and view.max_points < _MOST_POINTS:
-        terminal.note(f"Each metric has at most {view.max_points} points here. For all of them, name one with --key.")
+        terminal.note(f"Shows at most {view.max_points} points of each metric. For all points of one: --key NAME")
     if as_json:
         return output.write_json(view)
     if as_csv:
@@ -203,9 +204,7 @@ def metrics(
         monitor = found.spec.checkpoint.monitor
         monitored_first = sorted(view.data, key=lambda series: series.key != monitor)
         return terminal.write("\n\n".join(draw(series) for series in monitored_first))
-    for line in output.table(
-        ("METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "SOURCE"), [_row(item) for item in view.data]
-    ):
+    for line in output.table(("METRIC", "LAST", "STEP", "MIN", "MAX", "SOURCE"), [_row(item) for item in view.data]):
         terminal.write(line)
     return None
 
@@ -221,13 +220,13 @@ def _write_csv(view: MetricsView) -> None:
 
 def _say_made(made: LogCurvesView) -> None:
     if made.points:
-        terminal.note(f"Made {made.points} points: {', '.join(made.keys)}.")
+        terminal.note(f"Extracted {made.points} points: {', '.join(made.keys)}.")
     if made.known:
-        terminal.note(f"These had curves, and are as they were: {', '.join(made.known)}.")
+        terminal.note(f"Unchanged metrics: {', '.join(made.known)}.")
     if not made.points and not made.known:
-        terminal.note("The pattern finds no number in the stored lines.")
+        terminal.note("The pattern matches no number in the log.")
     if not made.complete:
-        terminal.note("The log is too long to be searched to its end: what lies behind is left out.")
+        terminal.note("The log is too long: only its first part was searched.")
 
 
 def _row(series: SeriesView) -> tuple[str, ...]:

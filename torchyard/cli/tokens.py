@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 tokens = typer.Typer(
     no_args_is_help=True,
-    help="Make, list and revoke tokens.\n\nThey are your own, or as administrator, those of others.",
+    help="Create, list and revoke tokens.\n\nThey are your own. Administrators may manage those of others.",
 )
-UserOption = Annotated[str | None, typer.Option(metavar="USER", help="Whose. Default: yours.")]
+UserOption = Annotated[str | None, typer.Option(metavar="USER", help="The token's user. Default: you.")]
 
 
 @tokens.command("add")
 def new(
     *,
-    name: Annotated[str, typer.Option(help="What it is for, such as laptop.")] = "token",
+    name: Annotated[str, typer.Option(help="A name for the token, such as laptop.")] = "token",
     user: UserOption = None,
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(metavar="SCOPE", help="What it may be used for. Repeatable. Default: all that its user may do."),
+        typer.Option(metavar="SCOPE", help="A scope of the token. Repeatable. Default: everything its user may do."),
     ] = None,
-    expires: Annotated[str, typer.Option(metavar="TIME", help="When it ends: in 90d, 12h, …, or never.")] = "90d",
+    expires: Annotated[str, typer.Option(metavar="TIME", help="When it expires: 90d, 12h or never.")] = "90d",
     as_json: Json = False,
 ) -> None:
-    """Make a token and print it, this once."""
+    """Create a token, and print it once."""
     lifetime = _lifetime(expires)
     with connect() as client:
         made = client.tokens.make(name=name, user=user, scopes=scope, lifetime=lifetime)
     output.show(made, [made.token], as_json=as_json)
     ends = "It does not expire" if made.expires_at is None else f"It expires at {output.moment(made.expires_at)}"
-    terminal.note(f"This is the token {made.id} of {made.user}. It is not shown again. {ends}.")
+    terminal.note(f"Token {made.id} of {made.user}. It is not shown again. {ends}.")
 
 
 @tokens.command("ls")
@@ -51,7 +51,7 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
         found = [*client.tokens.list(user=user)]
     output.show(
         found,
-        output.table(("ID", "NAME", "STATE", "LAST USE", "SCOPES"), [_row(token) for token in found]),
+        output.table(("ID", "NAME", "STATE", "LAST USED", "SCOPES"), [_row(token) for token in found]),
         nothing="None.",
         as_json=as_json,
     )
@@ -59,7 +59,7 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
 
 @tokens.command("rm")
 def revoke(
-    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or short ids of yours.")],
+    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids or short ids of tokens.")],
     *,
     as_json: Json = False,
 ) -> None:

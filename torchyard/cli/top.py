@@ -35,12 +35,10 @@ _STEPS = "▁▂▃▄▅▆▇█"
 _SIGNS = {JobState.SUCCEEDED: "✓", JobState.FAILED: "✕", JobState.CANCELLED: "–"}
 
 
-def top(
-    *, once: Annotated[bool, typer.Option("--once", help="Print it once, as where there is no terminal.")] = False
-) -> None:
-    """Show workers, devices, the queue and what ended today.
+def top(*, once: Annotated[bool, typer.Option("--once", help="Print it once.")] = False) -> None:
+    """Watch devices, the queue and the jobs finished today.
 
-    Redraws until q or Ctrl-C.
+    q or Ctrl-C ends it.
     """
     live = sys.stdout.isatty() and not once
     with connect(patience=_REFRESH_S if live else 30.0) as client:
@@ -80,7 +78,7 @@ def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryVie
     hosts = [worker for worker in workers if worker.pool is None]
     rows = [row for worker in hosts for row in _device_rows(worker, history.get(worker.id))]
     heading = _heading("DEVICES", f"{held} of {len(devices)} in use")
-    table = output.table(("WORKER", "DEVICE", "HELD BY", "UTIL", "", "LAST 10 MIN", "MEMORY"), rows) if rows else []
+    table = output.table(("WORKER", "DEVICE", "JOB", "UTIL", "", "LAST 10 MIN", "MEMORY"), rows) if rows else []
     return [heading, *table, *kept_lines(workers), *pool_lines(workers)]
 
 
@@ -129,7 +127,7 @@ def _queue(waiting: Sequence[QueueEntry]) -> list[str]:
         )
         for entry in waiting[:_MOST_WAITING]
     ]
-    shown = output.table(("", "NAME", output.OWNER, "WHY", "AGE"), rows) if rows else []
+    shown = output.table(("", "NAME", output.OWNER, "REASON", "AGE"), rows) if rows else []
     return [_heading("QUEUE", f"{len(waiting)} waiting"), *shown, *_more(len(waiting), _MOST_WAITING)]
 
 
@@ -141,7 +139,7 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
     painted = [output.paint_state(line, job.state) for line, job in zip(lines[1:], newest, strict=False)]
     count = f"{len(newest)}" if len(newest) < _LOOKED_AT else f"{len(newest)} or more"
     shown = [lines[0], *painted] if newest else []
-    return [_heading("ENDED TODAY", count), *shown, *_more(len(newest), _MOST_ENDED)]
+    return [_heading("FINISHED TODAY", count), *shown, *_more(len(newest), _MOST_ENDED)]
 
 
 def _result(job: JobSummary) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ _DOCS = Path(__file__).parent / "docs"
 _FOLDERS = {"": "Guides", "reference": "Reference", "operating": "Operating a service"}
 """The folders of the pages, and their headings in the list."""
 _INDEX = "README"
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
-_LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]*)[^)\s]*\)")
+_IMAGE = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
+_LINK = re.compile(r"\[([^\[\]]*)\]\(([^()#\s]*)(?:#[^()\s]*)?\)")
 _MOST_COLUMNS = 100
 
 

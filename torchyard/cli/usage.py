@@ -43,7 +43,7 @@ class CommandLine(PlainValues, TyperGroup):
         """Returns the command that the arguments begin with."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            ctx.fail(f"there is no command {name!r}{_meant(name)}: see `{ctx.command_path} --help`")
+            ctx.fail(f"unknown command {name!r}{_meant(name)}; see `{ctx.command_path} --help`")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -91,11 +91,11 @@ class _Noun(PlainValues, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         verb = VERBS.get(args[0])
         if args[0] not in self.commands and verb in self.commands:
-            ctx.fail(f"there is no command {args[0]!r}, it is `{verb}`")
+            ctx.fail(f"unknown command {args[0]!r}; use `{verb}`")
         if args[0] in {"add", "new"} and args[0] not in self.commands and self.name in MAKERS:
-            ctx.fail(f"there is no command {args[0]!r}, it is `{MAKERS[self.name]}`")
+            ctx.fail(f"unknown command {args[0]!r}; use `{MAKERS[self.name]}`")
         if args[0] not in self.commands and self.name in FILES and not args[0].startswith("-"):
-            ctx.fail(f"there is no command {args[0]!r}: a file is submitted by `{FILES[self.name]}`")
+            ctx.fail(f"unknown command {args[0]!r}; to submit a file, use `{FILES[self.name]}`")
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -112,7 +112,7 @@ class _Leaf(PlainValues, TyperCommand):
         except NoSuchOption as error:
             new = OPTIONS.get(self.name or "", {}).get(error.option_name)
             if new is not None:
-                ctx.fail(f"there is no option {error.option_name}, it is {new}")
+                ctx.fail(f"unknown option {error.option_name}; use {new}")
             raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -167,9 +167,9 @@ def _value_name(option: Any) -> str:
 
 def _meant(name: str) -> str:
     if name in RENAMED:
-        return f", it is `{RENAMED[name]}`"
+        return f"; use `{RENAMED[name]}`"
     close = get_close_matches(name, COMMANDS)
-    return f", did you mean `{close[0]}`?" if close else ""
+    return f"; did you mean `{close[0]}`?" if close else ""
 
 
 def _write_group(formatter: Any, heading: str, commands: "Mapping[str, Command]") -> None:
@@ -186,4 +186,4 @@ def _message(error: typer.BadParameter) -> str:
         return error.message
     finding = error.__cause__.errors(include_url=False)[0]
     said = words(finding)
-    return said if finding["type"] == _COMPLETE else f"{said}; it is {str(finding['input'])[:_SHOWN]!r}"
+    return said if finding["type"] == _COMPLETE else f"{said}; got {str(finding['input'])[:_SHOWN]!r}"

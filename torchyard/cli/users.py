@@ -25,22 +25,22 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name
 def add(
     name: UserArgument,
     *,
-    role: Annotated[Role, typer.Option(help="What the user may do at most.")] = Role.MEMBER,
+    role: Annotated[Role, typer.Option(help="The user's role.")] = Role.MEMBER,
     as_json: Json = False,
 ) -> None:
-    """Add a user, and say how they log in."""
+    """Add a user, and print how they log in."""
     with connect() as client:
         user = client.users.add(name, role=role)
         url = client.server.url
     _print(user, as_json=as_json)
     terminal.note(
-        f"Make a token:   {output.command()} tokens add --user {user.name}\n"
+        f"Create a token: {output.command()} tokens add --user {user.name}\n"
         f"{user.name} then runs: {output.command()} login {url}   (it asks for the token)"
     )
     if is_loopback(urlsplit(url).hostname or ""):
         terminal.note(
-            f"{url} is reached from this machine alone: for others, start the service with `up --host ADDRESS`, and log"
-            " in to http://ADDRESS:PORT."
+            f"{url} is reachable only from this machine. For others: start the service with `up "
+            "--host ADDRESS`, and log in to http://ADDRESS:PORT."
         )
 
 
@@ -52,16 +52,16 @@ def code(
     pip: PipOption = False,
     as_json: Json = False,
 ) -> None:
-    """Print the line by which a user logs in from another machine.
+    """Print a line that logs a user in on another machine.
 
-    The line is good for ten minutes and once. It has the fingerprint of the server's certificate. Who has the command
-    line already needs its end alone, from `login` on.
+    The line works once, within ten minutes. It contains the fingerprint of the server's certificate. On a machine
+    with the command line, only the part from `login` on is needed.
     """
     with connect() as client:
         made = client.users.code(name)
         found, address = pasted.checked(made), pasted.address(client, made, url)
     line = f"{pasted.installing(made, found, address, with_pip=pip)} login {address} --code {found.text}"
-    pasted.show(made, line, who=f"by {name}", as_json=as_json)
+    pasted.show(made, line, who=f"on {name}'s machine", as_json=as_json)
 
 
 @users.command("ls")
@@ -85,17 +85,17 @@ def set_role(name: UserArgument, role: Role, *, as_json: Json = False) -> None:
 def disable(
     name: UserArgument,
     *,
-    jobs: Annotated[Literal["keep", "cancel"], typer.Option(help="What becomes of the user's jobs.")] = "keep",
+    jobs: Annotated[Literal["keep", "cancel"], typer.Option(help="What to do with the user's jobs.")] = "keep",
     as_json: Json = False,
 ) -> None:
-    """Disable a user. Their tokens, sessions and open streams end at once."""
+    """Disable a user. Their tokens and sessions end at once."""
     with connect() as client:
         _print(client.users.change(name, disabled=True, jobs=jobs), as_json=as_json)
 
 
 @users.command("enable")
 def enable(name: UserArgument, *, as_json: Json = False) -> None:
-    """Enable a user who was disabled. Their tokens are valid again."""
+    """Enable a disabled user. Their tokens are valid again."""
     with connect() as client:
         _print(client.users.change(name, disabled=False), as_json=as_json)
 

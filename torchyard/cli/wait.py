@@ -41,16 +41,16 @@ def wait(
         Event,
         typer.Option(
             "--for",
-            help="ended: until all have ended. succeeded: the same, but leave as soon as one ends otherwise."
-            " running: until all run, or have ended.",
+            help="ended: until all finish. succeeded: the same, but stop at the first failure. running: "
+            "until all run or finish.",
         ),
     ] = Event.ENDED,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave after this time: 90s, 15m, 24h, 7d.")
+        str | None, typer.Option(metavar="TIME", help="Stop waiting after this time: 90s, 15m, 24h, 7d.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Wait until jobs end.
+    """Wait for jobs to finish.
 
     Exit codes: 0 all succeeded (or run), 1 one failed, 3 one was cancelled, 124 timed out.
     """

@@ -44,7 +44,7 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
 
 def _reason(job: JobView) -> str:
     reason = job.status_reason
-    position = f"position {reason.position} of the queue: " if reason.position is not None else ""
+    position = f"position {reason.position} in the queue: " if reason.position is not None else ""
     return position + terminal.plain(reason.message)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def why(job: JobArgument, *, as_json: Json = False) -> None:
     """Explain why a job waits, or how it ended.
 
-    Says what to do next.
+    Also prints what to do next.
     """
     with connect() as client:
         found = client.get(job).view
@@ -69,10 +69,10 @@ def _places(job: JobView, workers: Sequence[WorkerView]) -> list[WorkerView]:
 
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     wanted, reason = job.spec.resources, job.status_reason
-    place = f"in pool {wanted.pool}" if wanted.pool is not None else "of one worker"
+    place = f"in pool {wanted.pool}" if wanted.pool is not None else "on one worker"
     terminal.write(output.hanging(f"requests   {wanted.described} {place}, at priority {job.priority}"))
     if reason.position is not None:
-        terminal.write(f"position   {reason.position} of the queue")
+        terminal.write(f"position   {reason.position} in the queue")
     if reason.estimate is not None and (starts := estimates.sentence(reason.estimate)):
         terminal.write(f"starts     {starts}")
     terminal.write(f"waiting    {terminal.ago(reason.since).removesuffix(' ago')}")
@@ -81,7 +81,7 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
             terminal.write(f"{'' if place else 'after':<11}{line}")
         return None
     if not workers:
-        none = "none has registered: is one running?"
+        none = "none is registered; is one running?"
         return terminal.write(f"workers    {none}" if wanted.pool is None else f"pool       {none}")
     terminal.write("")
     for line in worker_lines(workers):
@@ -101,8 +101,8 @@ def _advise(job: JobView, advice: AdviceView) -> None:
         where = ", ".join(part for part in (line, f"rank {item.rank}" if item.rank is not None else "") if part)
         terminal.write(output.hanging(f"evidence   {terminal.plain(item.text)}{f' ({where})' if where else ''}"))
     for place, change in enumerate(advice.starts_if):
-        before = " " * 25 if place else "now        it would start"
-        terminal.write(f"{before} {terminal.plain(change.message)}")
+        label = "" if place else "starts now"
+        terminal.write(f"{label:<11}{terminal.plain(change.message)}")
     for step in advice.steps:
         terminal.write(output.hanging(f"next       {terminal.plain(step)}"))
 
@@ -111,13 +111,13 @@ def _next_steps(job: JobView, *, has_checkpoint: bool, has_files: bool) -> list[
     """Names the commands that can be used in the job's state."""
     command = output.command()
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
-    log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
+    log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last log lines")
     start = "from its newest checkpoint" if has_checkpoint else _without_checkpoint(job)
     which = "its best checkpoint" if job.best is not None else "its newest checkpoint"
     retry, download, files = (
         (f"{command} retry {job.id}", f"run it again, {start}"),
         (f"{command} download {job.id}", which),
-        (f"{command} cp {job.id}:", "the files that it left"),
+        (f"{command} cp {job.id}:", "its files"),
     )
     steps = {
         JobState.QUEUED: [(f"{command} queue", "the jobs ahead of it"), (f"{command} cancel {job.id}", "cancel it")],
@@ -134,5 +134,5 @@ def _next_steps(job: JobView, *, has_checkpoint: bool, has_files: bool) -> list[
 def _without_checkpoint(job: JobView) -> str:
     """Says where a job without a checkpoint begins. A script finds its working folder, a recipe nothing."""
     if job.trainer == "script":
-        return "with what it left in its working folder, while its host has that: it has no checkpoint"
-    return "from the start: it has no checkpoint"
+        return "with its working folder, if the host still has it (no checkpoint)"
+    return "from the start (no checkpoint)"

@@ -13,23 +13,18 @@ from torchyard.cli.choosing import Yes
 from torchyard.cli.cluster import named, worker_lines
 from torchyard.host import terminal
 
-workers = typer.Typer(no_args_is_help=True, help="List, add, remove and update the machines that run jobs.")
+workers = typer.Typer(no_args_is_help=True, help="Manage workers: the machines that run jobs.")
 UrlOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="The service's address for the other machine. Default: as far as it is known."),
+    typer.Option(metavar="URL", help="The service's address, as the other machine reaches it. Default: detected."),
 ]
 
-PipOption = Annotated[
-    bool, typer.Option("--pip", help="For a machine without uv: a line that needs Python and its venv alone.")
-]
+PipOption = Annotated[bool, typer.Option("--pip", help="For a machine without uv: use Python's venv.")]
 
 
 @workers.command("ls")
 def ls(*, as_json: Json = False) -> None:
-    """List workers, their devices and the jobs on them.
-
-    Lists the pools of clusters, too.
-    """
+    """List workers and pools, their devices and jobs."""
     with connect() as client:
         found = client.workers.list()
     output.show(
@@ -42,20 +37,20 @@ def ls(*, as_json: Json = False) -> None:
 
 @workers.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the machine, such as box-b.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the machine, such as box-b.")],
     *,
     url: UrlOption = None,
     pip: PipOption = False,
     user: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A user whose jobs it takes; else those of all. Repeatable."),
+        typer.Option(metavar="NAME", help="Run only jobs of this user. Default: all users. Repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the line by which another machine becomes a worker.
+    """Print a line that makes another machine a worker.
 
-    The line is good for ten minutes and for one machine, which needs uv, or with --pip Python alone, and HTTPS to this
-    service. It installs exactly the service's version.
+    The line works once, within ten minutes. The machine needs uv (with --pip: Python) and HTTPS to this service. It
+    installs exactly the service's version.
     """
     with connect() as client:
         made = client.workers.code(name, users=user or None)
@@ -66,9 +61,10 @@ def add(
 
 @workers.command("rm")
 def rm(workers: WorkersArgument, *, yes: Yes = False, as_json: Json = False) -> None:
-    """Remove remote workers: their jobs return to the queue at once.
+    """Remove remote workers. Their jobs return to the queue at once.
 
-    Their tokens end. A machine joins again with a new line of `workers add`. Lost workers are taken out of the list.
+    Their tokens are revoked. To join again, a machine needs a new line of `workers add`. Removes also lost workers
+    from the list.
     """
     with connect() as client:
         known = client.workers.list()
@@ -86,14 +82,14 @@ def limit(
     workers: WorkersArgument,
     *,
     user: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A user whose jobs they take. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Run only jobs of this user. Repeatable.")
     ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="They take the jobs of all users again.")] = False,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Run jobs of all users again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Have workers take the jobs of some users only.
+    """Limit workers to the jobs of some users.
 
-    Jobs of others that run there go on, and start elsewhere after a stop.
+    Running jobs of others continue, but restart elsewhere.
     """
     if bool(user) == everyone:
         raise typer.BadParameter("give --user NAME, once or more, or --everyone")
@@ -101,7 +97,7 @@ def limit(
         known = client.workers.list()
         changed = [client.workers.set_users(named(known, name).id, user) for name in workers]
     whose = " and ".join(user or ["all users"])
-    output.show(changed, (f"{worker.name} takes jobs of {whose}" for worker in changed), as_json=as_json)
+    output.show(changed, (f"{worker.name} runs jobs of {whose}" for worker in changed), as_json=as_json)
 
 
 @workers.command("update")
@@ -109,12 +105,12 @@ def update(
     *,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="Of the worker. Default: torchyard-worker in ~/.local/share."),
+        typer.Option("--data-dir", help="The worker's data directory. Default: ~/.local/share/torchyard-worker."),
     ] = None,
 ) -> None:
-    """Bring this machine, which has joined a service, to the service's version.
+    """Update this joined machine to the service's version.
 
-    Running jobs go on: the worker leaves them, and the new version takes them over.
+    Running jobs continue under the new version.
     """
     from torchyard.cli.up import installing, remote
     from torchyard.host.joined import joined_data_dir, known
@@ -123,7 +119,7 @@ def update(
     joined = known(root)
     wanted = installing.read_digests(joined)
     if installing.is_current(root, wanted):
-        return terminal.note(f"This machine has what {joined.url} has.")
+        return terminal.note(f"This machine already has the version of {joined.url}.")
     installing.install(joined, root, wanted, say=terminal.note)
     restarted = remote.restart(root)
-    return terminal.note("Updated. The worker starts again." if restarted else "Updated. The next start uses it.")
+    return terminal.note("Updated. Restarting the worker." if restarted else "Updated. The next start uses it.")

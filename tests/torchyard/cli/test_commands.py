@@ -209,7 +209,7 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved
     assert done.stdout == approved("output")
     assert "undrain box-a" in done.stderr
     unknown = run(server, "drain", "box-z", "--yes")
-    assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "no worker has the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert is_clean_error(unknown)
 
 
@@ -235,7 +235,7 @@ def test_workers_shows_who_holds_a_device_if_there_are_several_owners(server: Fa
     heading, first, second, third = run(server, "workers", "ls").stdout.splitlines()
     column = heading.index("OWNER")
     assert [line[column : column + 4].strip() for line in (first, second, third)] == ["ada", "eve", ""]
-    assert "job_1" in first and "eve's private job" in second and "free" in third
+    assert "job_1" in first and "a job of eve" in second and "free" in third
 
 
 def test_a_kept_place_is_shown_below_the_devices(server: FakeServer) -> None:
@@ -266,7 +266,7 @@ def test_queue_shows_anothers_private_job_by_its_owner(server: FakeServer) -> No
     entry = {"position": 1, "job_id": None, "name": None, "owner": "eve", "priority": 0, "resources": {}}
     server.on("/v1/queue", page([{**entry, "reason": None, "created_at": NOW}]))
     heading, line = run(server, "queue").stdout.splitlines()
-    assert "OWNER" not in heading and "eve's private job" in line
+    assert "OWNER" not in heading and "a job of eve" in line
 
 
 def test_ps_shows_owners_if_there_are_several(server: FakeServer) -> None:
@@ -312,7 +312,7 @@ def test_metrics_says_when_the_csv_lacks_points(server: FakeServer, most: int, n
     server.on(f"{JOB}/metrics", metrics(loss=[1, 2]) | {"max_points": most})
     done = run(server, "metrics", "job_1", "--csv")
     assert len(done.stdout.splitlines()) == 3
-    assert ("has at most 50 points here" in done.stderr) == noted
+    assert ("at most 50 points of each metric" in done.stderr) == noted
 
 
 def test_metrics_writes_a_file_for_tensorboard_and_says_how_to_open_it(

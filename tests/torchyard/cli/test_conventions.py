@@ -156,7 +156,7 @@ def test_a_checkpoint_that_is_not_whole_is_listed_as_such(server: FakeServer) ->
     for command in ("checkpoints", "show"):
         heading, first, second = _run(server, command, "job_1").stdout.splitlines()[-3:]
         at = heading.index("ALIASES")
-        assert (first[at:].split("  ")[0].strip(), second[at:].split("  ")[0].strip()) == ("not whole", "latest")
+        assert (first[at:].split("  ")[0].strip(), second[at:].split("  ")[0].strip()) == ("damaged", "latest")
 
 
 def test_a_checkpoint_that_was_measured_again_is_listed_with_both_values(server: FakeServer) -> None:
@@ -167,9 +167,9 @@ def test_a_checkpoint_that_was_measured_again_is_listed_with_both_values(server:
         done = _run(server, command, "job_1")
         assert done.returncode == 0, done.stderr
         heading, first, second = done.stdout.splitlines()[-3:]
-        assert second.index("val/loss 0.25") == heading.index("MEASURED AGAIN"), command
+        assert second.index("val/loss 0.25") == heading.index("RE-EVALUATED"), command
         assert "val/loss 0.5 " in second
-        assert not first[heading.index("MEASURED AGAIN") : heading.index("ALIASES")].strip()
+        assert not first[heading.index("RE-EVALUATED") : heading.index("ALIASES")].strip()
 
 
 def test_a_download_takes_the_latest_checkpoint_where_none_is_the_best(server: FakeServer, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_list_names_the_folder_of_very_many_files(server: FakeServer, tmp_path
     assert " out/c=1/ " in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(("state", "said"), [("running", "Nothing yet."), ("succeeded", "Nothing is stored.")])
+@pytest.mark.parametrize(("state", "said"), [("running", "No files yet."), ("succeeded", "No files are stored.")])
 def test_a_job_without_files_is_told_from_one_that_has_yet_to_store_them(
     server: FakeServer, tmp_path: Path, state: str, said: str
 ) -> None:

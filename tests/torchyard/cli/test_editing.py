@@ -112,7 +112,7 @@ def test_the_editor_writes_notes_and_overwrites_nobodys(team: Team, tmp_path: Pa
     done = run_in_process(["edit", job_id, "--editor"], variables)
     assert (done.returncode, "have changed since you read them" in done.stderr) == (1, True)
     assert job(team, job_id)["notes"] == "theirs"
-    [kept] = re.findall(r"What you wrote is in (\S+\.md):", done.stderr)
+    [kept] = re.findall(r"Your text is in (\S+\.md)\.", done.stderr)
     assert Path(kept).read_text() == approved("text")
     Path(kept).unlink()
     editor.write_text("raise SystemExit(3)")
@@ -164,7 +164,7 @@ def test_a_dry_run_of_a_removal_lists_jobs_and_their_sizes(team: Team) -> None:
     told = json.loads(team.run("ada", "rm", job_id, "--dry-run", "--json").stdout)
     assert told == {"jobs": [{"id": job_id, "name": "digits", "bytes": 3 << 20}], "bytes": 3 << 20}
     done = team.run("ada", "rm", job_id, "--yes")
-    assert (done.stdout, done.stderr) == (f"{job_id}  removed\n", "Freed 3.0 MiB.\n")
+    assert (done.stdout, done.stderr) == (f"{job_id}  deleted\n", "Freed 3.0 MiB.\n")
 
 
 @pytest.mark.parametrize(

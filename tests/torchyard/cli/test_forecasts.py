@@ -43,7 +43,7 @@ def test_who_waits_is_told_place_time_and_changes(approved: Approved) -> None:
     assert "\n".join(forecasts.of_submitted(waiting(estimate=at, starts_if=[FEWER]))) == approved(
         "of_submitted", clock=clock, sure=sure
     )
-    assert forecasts.of_spec(waiting(estimate=at))[0].startswith("Position 3 of the queue: it would start about ")
+    assert forecasts.of_spec(waiting(estimate=at))[0].startswith("Position 3 in the queue: would start about ")
     assert forecasts.of_submitted(waiting(later_than=now)) == [approved("of_submitted 2", clock=clock)]
     assert forecasts.of_submitted(waiting()) == [approved("of_submitted 3", message=MESSAGE)]
 
@@ -62,7 +62,7 @@ def test_submit_asks_for_a_forecast_and_prints_it_beside_the_id(server: FakeServ
     server.on("/v1/jobs", Answer(job(waits_for=told), 201))
     done = run(server, "submit", "-", stdin='{"trainer": "script"}')
     assert (done.returncode, done.stdout) == (0, "job_1\n")
-    assert done.stderr.startswith(f"Position 3 of the queue: {MESSAGE}.\nIt would start now on 2 devices.\n")
+    assert done.stderr.startswith(f"Position 3 in the queue: {MESSAGE}.\nStarts now on 2 devices.\n")
     assert server.requests[0].query == {"forecast": ["true"]}
     run(server, "submit", "-", "--json", stdin='{"trainer": "script"}')
     assert server.requests[1].query == {}, "who reads JSON may ask with the API"
@@ -85,5 +85,5 @@ def test_why_names_each_change(server: FakeServer) -> None:
     changes = [one.model_dump(mode="json") for one in (SHORTER, FEWER)]
     server.on(f"{JOB}/advice", {"headline": "waits for devices", "starts_if": changes})
     lines = run(server, "why", "job_1").stdout.splitlines()
-    at = lines.index("now        it would start with `time_limit` ≤ 2h")
-    assert lines[at + 1] == "                          on 2 devices"
+    at = lines.index("starts now with `time_limit` ≤ 2h")
+    assert lines[at + 1] == "           on 2 devices"

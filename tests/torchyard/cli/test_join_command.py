@@ -144,5 +144,5 @@ def test_an_update_starts_the_next_version_in_the_same_process_and_ctrl_c_ends_i
             assert running.wait(60) == 0, log.read_text()
         finally:
             running.kill()
-    assert "jobs go on meanwhile" in log.read_text() and log.read_text().endswith("Stopped.\n")
+    assert "Jobs continue" in log.read_text() and log.read_text().endswith("Stopped.\n")
     assert not remote.restart(data)

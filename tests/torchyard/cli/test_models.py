@@ -99,9 +99,9 @@ def test_a_model_is_shared_and_removed(server: FakeServer) -> None:
     refused = run_in_process(("models", "rm", "digits"), environment(server.url, TOKEN))
     assert (refused.returncode, "use --yes" in refused.stderr) == (2, True)
     server.on(PATH, MODEL, Answer(b"", 204))
-    assert run(server, "rm", "digits", "--yes").stdout == "ada/digits  removed\n"
+    assert run(server, "rm", "digits", "--yes").stdout == "ada/digits  deleted\n"
     server.on(f"{PATH}/versions/3", VERSION, Answer(b"", 204))
-    assert json.loads(run(server, "rm", "digits@3", "-y", "--json").stdout) == {"removed": ["ada/digits@3"]}
+    assert json.loads(run(server, "rm", "digits@3", "-y", "--json").stdout) == {"deleted": ["ada/digits@3"]}
     assert [request.path for request in server.requests if request.method == "DELETE"] == [PATH, f"{PATH}/versions/3"]
 
 

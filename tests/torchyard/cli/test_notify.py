@@ -44,7 +44,7 @@ def test_a_failure_is_seen_in_the_lists(team: Team) -> None:
     run = partial(team.run, team.add("olga"))
     run("notifications", "add", "alerts", HOOK)
     tried = run("notifications", "test", "alerts", "--timeout", "0")
-    assert tried.returncode == 1 and "does a controller run?" in tried.stderr
+    assert tried.returncode == 1 and "is a controller running?" in tried.stderr
     (waiting,) = json.loads(run("notifications", "show", "alerts", "--json").stdout)["messages"]
     write(store_on(Database(team.database_url)), deliver.mark_failed, waiting["id"], "it answered 500", again_in_s=None)
     (listed,) = run("notifications", "ls").stdout.splitlines()[1:]

@@ -66,8 +66,8 @@ def test_help_fits_a_narrow_terminal() -> None:
 def test_an_explanation_stands_below_its_command_where_a_terminal_is_too_narrow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    commands = [("torchyard retry digits", "run it again"), ("torchyard logs digits", "its last lines")]
-    assert output.explained(commands)[1] == "torchyard logs digits   its last lines"
+    commands = [("torchyard retry digits", "run it again"), ("torchyard logs digits", "its last log lines")]
+    assert output.explained(commands)[1] == "torchyard logs digits   its last log lines"
     monkeypatch.setattr(output, "_columns", lambda: 30)
     assert output.explained(commands)[:2] == ["torchyard retry digits", "  run it again"]
 

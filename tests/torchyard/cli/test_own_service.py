@@ -65,13 +65,17 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     with gpu_of_another_worker(tmp_path), ThreadPoolExecutor() as pool:
         started = [pool.submit(run_process, command, env, cwd=folder) for folder in folders]
         done = [each.result() for each in started]
-    whose = f"1 GPU of this machine: held by the worker of {pwd.getpwuid(os.getuid()).pw_name} (pid {os.getpid()}, data"
+    whose = (
+        f"1 GPU of this machine: in use by the worker of {pwd.getpwuid(os.getuid()).pw_name} (pid {os.getpid()}, data"
+    )
     assert any(f"{whose} in {tmp_path})" in each.stderr for each in done)
     for each in done:
         assert (each.returncode, each.stdout) == (0, "rank 0 | it runs\n"), each.stderr
-        assert "starting one on this machine" in each.stderr and "Its log follows; Ctrl-C" in each.stderr
-        assert re.search(r"^kept model\.pt: .*torchyard cp job_\w+:model\.pt \.$", each.stderr, re.M), each.stderr
-        assert "/#code=" in each.stderr or "The page is not built" in each.stderr
+        assert "Starting one on this machine" in each.stderr and "Following its log. Ctrl-C" in each.stderr
+        assert re.search(r"^stored model\.pt\. Download: .*torchyard cp job_\w+:model\.pt \.$", each.stderr, re.M), (
+            each.stderr
+        )
+        assert "/#code=" in each.stderr or "The web page is not built" in each.stderr
     data = home / "torchyard"
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     shown = json.loads(run_process(["status", "--json"], env, cwd=tmp_path).stdout)
@@ -85,23 +89,23 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     ended = run_process(["down"], env, cwd=tmp_path)
     assert (ended.stdout, ended.stderr) == (
         f"stopped {data}\n",
-        "Stopped with it: 1 schedule. After the next start they go on.\n",
+        "Stopped: 1 schedule. They continue after the next start.\n",
     )
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1
     _check_that_it_ends_when_nobody_uses_it(data, shown["url"], env)
-    assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service runs on {data}\n"
+    assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service uses {data}\n"
 
 
 def _check_that_it_ends_when_nobody_uses_it(data: Path, url: str, env: Mapping[str, str]) -> None:
     """Starts it again for as long as it has a schedule."""
     again = json.loads(run_process(["up", "--detach", "--end-when-idle", "1s", "--json"], env).stdout)
     assert (again["url"], again["data_dir"]) == (url, str(data))
-    assert "schedules 1\nIts schedules keep it running" in run_process(["status"], env).stdout
+    assert "schedules 1\nIt keeps running while it has schedules" in run_process(["status"], env).stdout
     with Client(url, (data / "token").read_text()) as client:
         (schedule,) = client.schedules.list()
         client.schedules.delete(schedule.id)
     until(lambda: own.find(data) is None, what="the end of the service")
-    assert "Nobody has used the service" in (data / "logs" / "up.log").read_text()
+    assert "the service was not used" in (data / "logs" / "up.log").read_text()
     until(lambda: not own.is_held(data), what="the end of its programs")
 
 

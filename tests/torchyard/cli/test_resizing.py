@@ -59,7 +59,7 @@ def test_as_many_devices_as_before_change_nothing(server: FakeServer, command: s
 def test_devices_go_with_names_alone(server: FakeServer) -> None:
     done = _run(server, "resume", "--state", "paused", "--devices", "1")
     assert (done.returncode, server.requests) == (2, [])
-    assert "--devices is for jobs that are named" in done.stderr
+    assert "--devices needs job names" in done.stderr
 
 
 def _run(server: FakeServer, *words: str) -> Any:

@@ -68,6 +68,6 @@ def test_schedules_are_paused_resumed_and_removed(server: FakeServer) -> None:
     refused = run(server, "schedules", "rm", "nightly")
     assert refused.returncode == 2 and "--yes" in refused.stderr
     server.on(OF_ONE, schedule(), Answer(b"", 204))
-    assert run(server, "schedules", "rm", "nightly", "-y").stdout == f"{ID}  removed\n"
+    assert run(server, "schedules", "rm", "nightly", "-y").stdout == f"{ID}  deleted\n"
     assert server.requests[-1].method == "DELETE"
     assert is_clean_error(run(server, "schedules", "pause", "absent"))

@@ -131,8 +131,8 @@ def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) ->
 def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: JobView) -> None:
     shown = _run(service, "why", waiting.id).stdout
     assert shown.startswith("large is queued: needs 999 devices; the largest worker (")
-    assert "requests   999 devices of one worker, at priority 0" in shown
-    assert "position   1 of the queue" in shown
+    assert "requests   999 devices on one worker, at priority 0" in shown
+    assert "position   1 in the queue" in shown
     assert shown.count("  free  ") == len(service.client.workers.list()[0].devices)
     assert json.loads(_run(service, "why", "large", "--json").stdout)["job"]["id"] == waiting.id
     entry = _run(service, "queue").stdout.splitlines()[1]
@@ -161,9 +161,7 @@ def test_why_says_which_argument_was_wrong_in_the_programs_own_words(service: Se
     assert shown.startswith("wrong-argument failed: rank 0: train.py: error: unrecognized arguments: --lrr")
     assert "next       Correct the arguments of the program (config.args), then submit it again." in shown
     assert "line 3" not in shown and "Traceback" not in shown
-    assert (
-        "run it again, with what it left in its working folder, while its host has that: it has no checkpoint" in shown
-    )
+    assert "run it again, with its working folder, if the host still has it (no checkpoint)" in shown
 
 
 def test_why_shows_how_much_memory_was_free_when_there_was_too_little(service: Service, approved: Approved) -> None:
@@ -186,7 +184,7 @@ def test_workers_lists_each_device(service: Service) -> None:
 
 def test_metrics_prints_a_table_a_curve_csv_or_json(service: Service, trained: JobView) -> None:
     heading, *rows = _run(service, "metrics", "numerals").stdout.splitlines()
-    assert heading.split() == ["METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "SOURCE"]
+    assert heading.split() == ["METRIC", "LAST", "STEP", "MIN", "MAX", "SOURCE"]
     assert {row.split()[0] for row in rows} == set(trained.metrics)
     points = [*csv.DictReader(io.StringIO(_run(service, "metrics", "numerals", "-k", "val/accuracy", "--csv").stdout))]
     assert [point["key"] for point in points] == ["val/accuracy"] * 2
@@ -248,7 +246,7 @@ def test_a_stopped_download_continues_with_the_next_command(
         assert shown == approved("shown", kept=kept)
         proxy.limit, already = None, proxy.sent
         done = _run(service, "download", trained.id, "-o", str(target), url=proxy.url)
-        assert "Continues after" in done.stderr
+        assert "Continuing after" in done.stderr
         assert proxy.sent - already < listed.size - half // 2
     assert _holds(target, listed)
     assert [*tmp_path.iterdir()] == [target]
@@ -308,7 +306,7 @@ def test_rm_asks_for_confirmation_and_removes_ended_jobs(service: Service, waiti
     assert code == 1 and job.id in screen
     assert service.client.get(job.id).id == job.id
     code, screen = _in_terminal(service, "rm", "short", answer="y\n")
-    assert code == 0 and f"{job.id}  removed" in screen
+    assert code == 0 and f"{job.id}  deleted" in screen
     assert "there is no job" in _run(service, "rm", job.id, "--yes").stderr
 
 
@@ -324,7 +322,7 @@ def test_top_shows_devices_queue_and_what_ended(
     assert all(line.split()[3] == "free" for line in devices), "their use may follow"
     assert queue.splitlines()[0] == "QUEUE  1 waiting"
     assert "large" in queue and "needs 999 devices" in queue
-    assert ended.startswith("ENDED TODAY  ")
+    assert ended.startswith("FINISHED TODAY  ")
     [line] = [line for line in ended.splitlines() if trained.name in line]
     assert line.split()[:2] == ["✓", "numerals"]
     again = _run(service, "top").stdout
@@ -336,7 +334,7 @@ def _without_seconds(shown: str) -> list[str]:
 
 
 def test_top_redraws_until_q(service: Service, trained: JobView) -> None:
-    code, screen = _in_terminal(service, "top", answer="q", shown="ENDED TODAY")
+    code, screen = _in_terminal(service, "top", answer="q", shown="FINISHED TODAY")
     assert code == 0
     assert "DEVICES" in screen and "numerals" in screen
 

@@ -36,7 +36,7 @@ def test_a_dry_run_of_submit_prints_what_would_run_and_submits_nothing(server: F
     given = [{**script, "schedule": "0 3 * * *"}]
     done = run(server, "submit", "-", "--dry-run", stdin=json.dumps(given[0]))
     assert (done.returncode, done.stdout) == (0, "mine: -m pkg.train --name 'a b'\n"), done.stderr
-    assert "Nothing is submitted." in done.stderr
+    assert "Dry run: nothing was submitted." in done.stderr
     done = run(server, "submit", "-", "--dry-run", stdin='{"trainer": "image-classification"}')
     assert done.stdout == "of-recipe: the recipe image-classification\n"
     done = run(server, "submit", "-", "--dry-run", "--json", stdin='{"trainer": "image-classification"}')
@@ -266,7 +266,7 @@ def test_why_and_show_say_for_which_jobs_one_waits(server: FakeServer) -> None:
     server.on("/v1/workers", page([]))
     server.on(f"{JOB}/checkpoints", page([]))
     server.on(f"{JOB}/advice", {"headline": "waits for other jobs", "severity": "info"})
-    lines = ["prep   running  must have succeeded", "job_9  unknown  must have failed"]
+    lines = ["prep   running  needed: succeeded", "job_9  unknown  needed: failed"]
     for command in ("why", "show"):
         done = run(server, command, "job_1")
         assert done.returncode == 0, done.stderr

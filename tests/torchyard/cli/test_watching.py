@@ -148,7 +148,7 @@ def test_grep_without_a_match_says_so(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs/search", found())
     done = run(server, "logs", "job_1", "--grep", "oom")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "No such line.\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "No line matches.\n")
 
 
 @pytest.mark.parametrize("options", [["--regex"], ["-C", "1"], ["--grep", "x", "-f"], ["--grep", "x", "--tail", "1"]])
@@ -298,7 +298,7 @@ def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) 
     done = run(server, "submit", "-", "--follow", stdin="trainer: script")
     said = [line for line in done.stderr.splitlines() if "queue" in line]
     assert [line[10:] for line in said] == [
-        f"queued     position {place} of the queue: needs 2 devices" for place in (2, 1)
+        f"queued     position {place} in the queue: needs 2 devices" for place in (2, 1)
     ]
     local = datetime.fromisoformat(NOW).astimezone().strftime("%H:%M:%S")  # the server's time, whatever this clock says
     assert [text[:8] for text in (*said, done.stderr.splitlines()[-1])] == [local] * 3
@@ -361,7 +361,7 @@ def test_why_names_the_files_of_a_job_without_a_checkpoint(server: FakeServer, f
         server.on(f"{JOB}/{name}", page([file] if name == folder else []))
     shown = run(server, "why", "job_1").stdout.splitlines()
     assert not [line for line in shown if line.startswith("advice")]
-    assert "torchyard cp job_1:  the files" in shown[-1]
+    assert "torchyard cp job_1:  its files" in shown[-1]
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])

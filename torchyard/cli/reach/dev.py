@@ -22,32 +22,34 @@ def dev(
     *,
     devices: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="GPUs, or CPU slots. Default: 1, with --from those of its JOB."),
+        typer.Option(min=1, metavar="N", help="GPUs or CPU slots. Default: 1; with --from, the job's."),
     ] = None,
-    time_limit: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it may run: 90m, 8h, 2d.")] = "8h",
+    time_limit: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="Stop the job after this time: 90m, 8h, 2d.")
+    ] = "8h",
     idle_timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long it may be idle: no device used, no key pressed.")
+        str, typer.Option(metavar="TIME", help="Stop the job after this time without device use and key presses.")
     ] = "1h",
     name: Annotated[
-        str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
+        str | None, typer.Option(help="The job's name. Default: the folder's, with a number if taken.")
     ] = None,
     requirements: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The packages it needs besides the worker's: a file of the folder."),
+        typer.Option(metavar="FILE", help="A requirements file in the folder."),
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="JOB", help="Begin in a copy of the folder of a job that has ended."),
+        typer.Option("--from", metavar="JOB", help="Start with a copy of this finished job's folder."),
     ] = None,
-    notebook: Annotated[bool, typer.Option("--notebook", help="Open Jupyter in place of a shell.")] = False,
+    notebook: Annotated[bool, typer.Option("--notebook", help="Open Jupyter instead of a shell.")] = False,
     editor: Annotated[
-        bool, typer.Option("--editor", help="Say how to open it in VS Code, in place of a shell.")
+        bool, typer.Option("--editor", help="Print how to open it in VS Code, instead of a shell.")
     ] = False,
 ) -> None:
-    """Get devices to work on: a job without a program, and a shell in it.
+    """Start an interactive job, and open a shell in it.
 
-    The job has a copy of this folder; with --from, that of a script of yours that has ended, and its packages. It waits
-    in the queue and counts in the quota as any job, and its working folder stays. The end of the shell does not end it.
+    The job gets a copy of this folder, or with --from of a finished job's. It waits in the queue and counts toward
+    quotas like any job. When the shell ends, the job continues.
     """
     require_posix()
     if notebook and editor:
@@ -68,7 +70,7 @@ def dev(
             code = _open(client, job, notebook=notebook, editor=editor)
         finally:
             say, shown = output.command(), terminal.plain(job.name)
-            terminal.note(f"{shown} goes on: {say} shell {shown} opens another shell, {say} cancel {shown} stops it.")
+            terminal.note(f"{shown} continues. Open a shell: {say} shell {shown}. Stop it: {say} cancel {shown}")
     raise typer.Exit(code)
 
 
@@ -90,7 +92,7 @@ def _submit(
         program, *args = WAITS
         spec: Any = limits  # the keys of a job spec beside the arguments of `run`
         job = client.run(program, args=args, devices=devices or 1, name=name, requirements=requirements, **spec)
-    terminal.note(f"{terminal.plain(job.name)} is queued: Ctrl-C leaves it in the queue.")
+    terminal.note(f"{terminal.plain(job.name)} is queued. Ctrl-C leaves it in the queue.")
     return job
 
 
@@ -117,6 +119,6 @@ def _open(client: Client, job: Job, *, notebook: bool, editor: bool) -> int:
     if editor:
         say = output.command()
         terminal.write(f"code --remote ssh-remote+{terminal.plain(job.name)}{SUFFIX}")
-        terminal.note(f"VS Code needs its extension Remote-SSH, and in ~/.ssh/config what {say} ssh-config prints.")
+        terminal.note(f"VS Code needs the extension Remote-SSH, and the output of `{say} ssh-config` in ~/.ssh/config.")
         return 0
     return attach(client, job.id, [], rank=0, has_terminal=True)

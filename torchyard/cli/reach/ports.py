@@ -21,14 +21,14 @@ def forward(
         list[str],
         typer.Argument(
             metavar="REMOTE[:LOCAL]…",
-            help="A port of the job, or the path of a Unix socket in its folder; LOCAL: the port of this machine.",
+            help="A port, or the path of a Unix socket in the job's folder; LOCAL is the port on this machine.",
         ),
     ],
 ) -> None:
     """Forward ports of a running job to this machine.
 
-    It reaches what a process of the job listens on, at its loopback, and nothing else of its host. Without LOCAL, the
-    port of this machine is the same one, or any if that is taken. Ctrl-C ends it.
+    Forwards what a process of the job listens on at its loopback address. LOCAL defaults to the same port, or a free
+    one if that is taken. Ctrl-C ends it.
     """
     require_posix()
     import asyncio

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TERMINAL_PATIENCE_S, _PATIENCE_S = 12 * 3600.0, 60.0
 """For how long a program with and without a terminal waits for its client in the job."""
 
-Rank = Annotated[int, typer.Option(min=0, metavar="N", help="The rank whose folder and variables it gets.")]
+Rank = Annotated[int, typer.Option(min=0, metavar="N", help="Use the folder and variables of this rank.")]
 
 
 def execute(
@@ -27,13 +27,12 @@ def execute(
     ] = None,
     *,
     rank: Rank = 0,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give the program a terminal.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Allocate a terminal.")] = False,
 ) -> None:
     """Run a program inside a running job.
 
-    It runs in the job's sandbox, on its devices and with its packages, and in the working folder of a rank. Its
-    standard streams are those of this command, and so is its exit code. Options stand before JOB: what follows is the
-    program's.
+    It runs in the job's sandbox and working folder, with its devices and packages. Standard streams and exit code are
+    the program's. Options stand before JOB.
     """
     argv = words[1:] if words and words[0] == "--" else words
     if not argv:
@@ -45,8 +44,8 @@ def execute(
 def shell(job: JobArgument, *, rank: Rank = 0) -> None:
     """Open a shell inside a running job.
 
-    It runs in the job's sandbox, on its devices and with its packages. Its end never ends the job. `~.` at the
-    beginning of a line leaves it. If the connection is cut, the shell lives on, and this command joins it again.
+    It runs in the job's sandbox, with its devices and packages. The job continues when the shell ends. `~.` at the
+    start of a line disconnects. After a lost connection, run the same command to reconnect.
     """
     with connect() as client:
         raise typer.Exit(attach(client, client.get(job).id, [], rank=rank, has_terminal=True))

@@ -44,7 +44,7 @@ async def explained(client: Client, reach: Reach, error: TorchyardError) -> Torc
     if job is None:
         return error
     if job.attempt != reach.attempt:
-        return Ended(f"attempt {reach.attempt} of the job has ended, where it ran: the job is in attempt {job.attempt}")
+        return Ended(f"attempt {reach.attempt} has ended; the job is now in attempt {job.attempt}")
     now = "has ended" if job.state in _FINAL else "was stopped"
     return Ended(f"the job {now}: {job.state}, {job.status_reason.message}")
 

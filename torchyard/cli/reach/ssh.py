@@ -36,10 +36,9 @@ Host *{suffix}
 
 
 def ssh_config() -> None:
-    """Print the block of ~/.ssh/config by which ssh reaches jobs.
+    """Print the ~/.ssh/config entry that lets ssh reach jobs.
 
-    With it, `ssh JOB.torchyard`, `scp`, `rsync` and what builds on them reach running jobs of yours. It needs no login
-    on a host: ssh runs `torchyard ssh-proxy`, which makes a key for each job.
+    `ssh JOB.torchyard`, `scp` and `rsync` then reach your running jobs, without a login on the host.
     """
     import shlex
 
@@ -52,16 +51,16 @@ def ssh_config() -> None:
 
 
 def ssh_proxy(
-    host: Annotated[str, typer.Argument(metavar="JOB", help="A job, as ssh names it: with `.torchyard` at its end.")],
+    host: Annotated[str, typer.Argument(metavar="JOB", help="The job, as JOB.torchyard.")],
     *,
     known_host: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Print the key of the job's SSH server, for a host of this name."),
+        typer.Option(metavar="HOST", help="Print the SSH host key for a host of this name."),
     ] = None,
 ) -> None:
-    """Connect ssh to a running job.
+    """Connect ssh to a running job (ssh runs this).
 
-    ssh runs it: `torchyard ssh-config` prints how.
+    Set it up with `torchyard ssh-config`.
     """
     from torchyard.cli.reach.sshkeys import Keys
 

@@ -25,78 +25,73 @@ if TYPE_CHECKING:
 def run(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROGRAM [ARGS]…", help="A Python file or an executable, and its arguments."),
+        typer.Argument(metavar="PROGRAM [ARGS]…", help="A Python file or an executable, with its arguments."),
     ] = None,
     *,
     module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module, as for python -m.")] = False,
     detach: Annotated[
         bool | None,
-        typer.Option(
-            "--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow. Default: follow."
-        ),
+        typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit without following."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
+        str | None, typer.Option(help="The job's name. Default: the folder's, with a number if taken.")
     ] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
-    nodes: Annotated[
-        int | None, typer.Option(min=1, help="Machines of a pool, each with so many devices. Default: 1.")
-    ] = None,
+    devices: Annotated[int | None, typer.Option(min=1, help="GPUs or CPU slots per node, one process each.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a pool. Default: 1.")] = None,
     pool: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The pool whose cluster runs it: see `torchyard workers ls`.")
+        str | None, typer.Option(metavar="NAME", help="The pool to run in: see `torchyard workers ls`.")
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="WORKER", help="The worker on which it starts: see `torchyard workers ls`.")
+        str | None, typer.Option(metavar="WORKER", help="The worker to run on: see `torchyard workers ls`.")
     ] = None,
-    account: Annotated[str | None, typer.Option(metavar="NAME", help="The account of Slurm, in a pool.")] = None,
-    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service, in a pool.")] = None,
+    account: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm account (pools).")] = None,
+    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm QOS (pools).")] = None,
     constraint: Annotated[
-        str | None, typer.Option(metavar="FEATURES", help="Features of Slurm's nodes, in a pool: 'nvlink&ib'.")
+        str | None, typer.Option(metavar="FEATURES", help="Slurm node features (pools): 'nvlink&ib'.")
     ] = None,
-    reservation: Annotated[str | None, typer.Option(metavar="NAME", help="A reservation of Slurm, in a pool.")] = None,
+    reservation: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm reservation (pools).")] = None,
     gpu: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A GPU that will do: H100, A100-80GB. Repeatable: any of them."),
+        typer.Option(metavar="NAME", help="An accepted GPU model: H100, A100-80GB. Repeatable."),
     ] = None,
-    cpus: Annotated[float | None, typer.Option(help="Processors of each host, for all its processes.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPUs per host, for all processes together.")] = None,
     memory_gb: Annotated[
-        float | None, typer.Option(metavar="GIB", help="Memory of each host in GiB, for all its processes.")
+        float | None, typer.Option(metavar="GIB", help="GiB of memory per host, for all processes together.")
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable. Repeatable.")
     ] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option(metavar="VARIABLE[=NAME]", help="A variable whose value is a secret of yours. Repeatable."),
+        typer.Option(metavar="VARIABLE[=NAME]", help="An environment variable with the value of a secret. Repeatable."),
     ] = None,
     mount: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PLACE=DATA",
-            help="Data at $TORCHYARD_MOUNTS/NAME, or at a path such as ./data: a folder here, which is pushed first, "
-            "data:NAME, bundle:sha256:… or file:///… of the worker's host. Repeatable.",
+            help="Mount data at $TORCHYARD_MOUNTS/NAME or ./PATH: a local folder (uploaded), data:NAME, "
+            "bundle:sha256:… or file:///… on the worker. Repeatable.",
         ),
     ] = None,
     requirements: Annotated[
-        str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
+        str | None,
+        typer.Option(metavar="FILE", help="Install packages from requirements.txt, pyproject.toml or `script`."),
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(metavar="PATH|NAME", help="An environment of the worker, or its Python: `envs` lists them."),
+        typer.Option(metavar="PATH|NAME", help="A Python environment on the worker: see `torchyard envs`."),
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Files that it needs and git ignores: data, '*.npz'. Repeatable."),
+        typer.Option(metavar="PATH", help="Also upload files that git ignores: data, '*.npz'. Repeatable."),
     ] = None,
     checkpoints: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Files and folders it writes that become checkpoints: 'out/*.pt'. Repeatable."
-        ),
+        typer.Option(metavar="PATTERN", help="Save written files as checkpoints: 'out/*.pt'. Repeatable."),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Files and folders it writes that are stored: 'results/*'. Repeatable."),
+        typer.Option(metavar="PATTERN", help="Store written files: 'results/*'. Repeatable."),
     ] = None,
     metric: Annotated[
         list[str] | None,
@@ -106,48 +101,53 @@ def run(
     ] = None,
     init_from: Annotated[
         str | None,
-        typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION."),
+        typer.Option(metavar="JOB/REF", help="Initial weights: digits/best, SWEEP/best or model:NAME@VERSION."),
     ] = None,
     after: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="JOB[:ON]", help="A job that must have succeeded before; or finished, or failed. Repeatable."
-        ),
+        typer.Option(metavar="JOB[:ON]", help="Start after this job succeeded (or finished, or failed). Repeatable."),
     ] = None,
     launcher: Annotated[
-        Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How the processes are started.")
+        Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How to start the processes.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="START:STEPS", help="Profile so many steps of rank 0 after step START: 20:5.")
+        str | None, typer.Option(metavar="START:STEPS", help="Profile rank 0 for STEPS steps after step START: 20:5.")
     ] = None,
-    time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Stop the job after this time, over all attempts: 90s, 15m, 24h, 7d."),
+    ] = None,
     idle_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long it may use none of its GPUs: 30m. Then it is stopped.")
+        str | None, typer.Option(metavar="TIME", help="Stop the job when its GPUs were idle for this time: 30m.")
     ] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it runs again when it fails, but not before its first step: 2.")
+        int | None, typer.Option(min=0, help="Restarts after a failure, once it has made a step. Default: 2.")
     ] = None,
-    priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Priority, -100 to 100. Higher starts first.")] = None,
     preemptible: Annotated[
         bool | None,
         typer.Option(
             "--preemptible/--no-preemptible",
             show_default=False,
-            help="It may be stopped, with a checkpoint, so that another job can start; it goes on later.",
+            help="Allow preemption: the job saves, stops and resumes later.",
         ),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(metavar="CRON", help="Run it again and again, with the code of this moment: '0 2 * * *' (UTC)."),
+        typer.Option(metavar="CRON", help="Submit it on a schedule, with today's code: '0 2 * * *' (UTC)."),
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the job. Repeatable.")
     ] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
-    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
+    max_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Refuse a larger upload. Default: 200MiB.")
+    ] = None,
     trust_folder: Annotated[
         bool,
-        typer.Option("--trust-folder", help="Agree to the secrets, mounts, weights and visibility of torchyard.toml."),
+        typer.Option(
+            "--trust-folder", help="Accept the secrets, mounts, weights and visibility set in torchyard.toml."
+        ),
     ] = False,
     sweep: sweep_options.Sweep = None,
     array: sweep_options.Array = None,
@@ -160,24 +160,20 @@ def run(
     sweep_bool: sweep_options.SweepBool = None,
     sweep_style: sweep_options.SweepStyle = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would run, of a sweep each trial's arguments. Send nothing.")
+        bool, typer.Option("--dry-run", help="Print what would run (of a sweep, each trial). Send nothing.")
     ] = False,
     idempotency_key: IdempotencyKey = None,
     config: Annotated[
-        bool, typer.Option("--config", help="Show the settings that hold here, and where each is from. Run nothing.")
+        bool, typer.Option("--config", help="Show the settings in effect and their sources. Run nothing.")
     ] = False,
-    init: Annotated[
-        bool, typer.Option("--init", help="Write torchyard.toml, with a comment on each setting. Run nothing.")
-    ] = False,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented torchyard.toml. Run nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a program of this folder as a job, and follow it.
+    """Run a program from this folder as a job, and follow it.
 
-    Uploads the folder first.
-
-    The program is a file (train.py), a module (-m package.train), or after -- an executable of the worker's
-    environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments. With --sweep or --array it
-    is a sweep of jobs: `lr` is the program's argument --lr, `devices` an option of this command, `env.NAME` a variable.
+    Uploads the folder first. PROGRAM is a file (train.py), a module (-m package.train) or, after --, a command (--
+    accelerate launch train.py). Arguments after PROGRAM are its own. With --sweep or --array it submits a sweep: `lr`
+    is the program's argument --lr, `devices` an option of this command, `env.NAME` a variable.
     """
     from torchyard.cli.run.program import absolute_python, find_program
     from torchyard.cli.run.settings import read_settings

@@ -21,7 +21,7 @@ def show_settings(settings: Settings, *, as_json: bool) -> None:
     output.show(
         {name: {"value": item.value, "origin": item.origin} for name, item in found.items()},
         output.table(("SETTING", "VALUE", "FROM"), rows),
-        notes=[f"Your own file is {user_file()}; `{output.command()} run --init` writes one for this folder."],
+        notes=[f"Your user settings: {user_file()}. To write settings for this folder: {output.command()} run --init"],
         as_json=as_json,
     )
 
@@ -35,9 +35,11 @@ def write_template() -> None:
         with Path(PROJECT_FILE).open("x", encoding="utf-8") as file:
             file.write(_template())
     except FileExistsError:
-        raise Conflict(f"there is a {PROJECT_FILE} here: it stays as it is") from None
+        raise Conflict(f"{PROJECT_FILE} exists and was not changed") from None
     terminal.write(PROJECT_FILE)
-    terminal.note(f"Take the # from what you want to set. `{output.command()} run --config` shows what holds.")
+    terminal.note(
+        f"Remove the # before a setting to use it. To show the settings in effect: {output.command()} run --config"
+    )
 
 
 def _template() -> str:
@@ -45,7 +47,7 @@ def _template() -> str:
     from torchyard.cli.run.settings import TABLE
 
     parts = [f"# {_sentence(key.about)} Allowed: {key.allowed}.\n# {key.name} = {key.example}\n" for key in KEYS]
-    heading = "# What `torchyard run` does in this folder. A flag or a variable TORCHYARD_RUN_… goes before it.\n"
+    heading = "# Settings of `torchyard run` in this folder. Options and TORCHYARD_RUN_… variables override them.\n"
     return "\n".join((f"{heading}[{TABLE}]\n", *parts))
 
 

@@ -33,4 +33,4 @@ def print_plan(
     else:
         words = argv(spec)
         output.show({"argv": words}, [terminal.plain(shlex.join(words))], as_json=as_json)
-    terminal.note("Nothing is sent.")
+    terminal.note("Dry run: nothing was sent.")

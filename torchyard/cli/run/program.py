@@ -13,7 +13,7 @@ SHELLS = frozenset({"sh", "bash"})
 """Every worker has these."""
 SOURCES = "src"
 """A folder whose modules are found as those of the folder itself."""
-_HOW = "name a file of this folder, a module after -m, or an executable after --"
+_HOW = "give a file of this folder, a module after -m, or a command after --"
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ def connect_or_start() -> Client:
     from torchyard.cli import output, page
     from torchyard.cli.up import own
 
-    terminal.note("No server is known: starting one on this machine …")
+    terminal.note("No server is set. Starting one on this machine …")
     running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"), meanwhile=_load_what_sends)
     terminal.note(
-        f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use; a schedule"
-        f" keeps it running. `{output.command()} down` ends it now."
+        f"Started {running.url} (data directory {own_data_dir()}). It stops after {own.IDLE} "
+        f"without use, unless it has schedules. To stop it now: {output.command()} down"
     )
     client = connect()
     terminal.note(f"page   {page.address(client) or page.NOT_BUILT}")

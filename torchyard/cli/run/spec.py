@@ -80,7 +80,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     ]
     rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
     rows += [("python", spec.config.python or "")]
-    rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
+    rows += [("launcher", "none; the command starts its own processes" if spec.config.command else spec.launcher)]
     rows += [("restarts", _restarts(spec.max_restarts))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
     rows += [("mounts", ", ".join(f"{name} {url[:40]}" for name, url in spec.config.mounts.items()))]
@@ -93,11 +93,17 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if len(large) > MOST_SHOWN:
         rows.append(("large", f"and {len(large) - MOST_SHOWN} more"))
     if large:
-        rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
+        rows.append(
+            (
+                "",
+                f"(to leave files out, list them in {IGNORE_FILE}; to upload data once, use `{output.command()} "
+                "data push DIR`)",
+            )
+        )
     rows += [("left out", line) for line in left_out(bundle)]
     lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
     if program.file is None and program.value not in SHELLS:
-        lines.append(f"{terminal.plain(program.value)} is that of {_environment(spec)}.")
+        lines.append(f"{terminal.plain(program.value)} comes from {_environment(spec)}.")
     return lines
 
 
@@ -122,7 +128,7 @@ def _environment(spec: ScriptSpec) -> str:
     if spec.config.python is not None:
         return f"the environment {terminal.plain(spec.config.python)}"
     if spec.config.requirements is not None:
-        return f"{terminal.plain(spec.config.requirements)}, or of the worker's environment"
+        return f"{terminal.plain(spec.config.requirements)} or the worker's environment"
     return "the worker's environment"
 
 
@@ -143,8 +149,8 @@ def _resources(settings: Settings) -> dict[str, Any]:
 
 def _restarts(most: int) -> str:
     if not most:
-        return "0: --max-restarts N has it run again after it has failed"
-    return f"{most} at most, if it fails after its first step: --max-restarts 0 has it run once"
+        return "0; allow some with --max-restarts N"
+    return f"{most} at most, if it fails after its first step; none with --max-restarts 0"
 
 
 def _devices(resources: Resources) -> str:

@@ -56,13 +56,13 @@ def _refusal(given: Mapping[str, Any], lines: Mapping[str, int]) -> str:
     files = " and ".join(
         name for name, has in ((PROJECT_FILE, settings), (IGNORE_FILE, len(said) > len(settings))) if has
     )
-    takes = f"{files} of this folder takes what is yours, or says who sees the job."
+    takes = f"{files} of this folder would give the program your data, or set who sees the job."
     return "\n".join(
         (
-            f"{takes} You have not agreed to that:",
+            f"{takes} You have not accepted that:",
             *(f"  {line}" for line in said),
-            "If you trust who wrote the folder, add --trust-folder once: it holds until these values change.",
-            "Else remove them from the file; a flag such as --secret can give the program what you choose.",
+            "If you trust the folder's author, add --trust-folder once. It lasts until these values change.",
+            "Otherwise delete these lines, and pass what you choose as options, such as --secret.",
         )
     )
 

@@ -27,7 +27,7 @@ def packing() -> Generator[None]:
     """
     shown = sys.stderr.isatty()
     if shown:
-        sys.stderr.write("packs the folder …")
+        sys.stderr.write("Packing the folder …")
         sys.stderr.flush()
     try:
         yield
@@ -46,7 +46,7 @@ def left_out(bundle: Bundle) -> list[str]:
 
 
 def _brings_back(each: LeftOut) -> str:
-    return f": --include {shlex.quote(each.name)}, or a mount" if each.by == ".gitignore" else ""
+    return f"(add it with --include {shlex.quote(each.name)} or a mount)" if each.by == ".gitignore" else ""
 
 
 def _first(lines: list[str]) -> list[str]:
@@ -96,5 +96,5 @@ class _Sent:
     def told(self) -> str:
         new = self._last - (self._first or 0) - self._copied
         if self._copied:
-            return f"Uploaded {terminal.size(new)}: the server has the other {terminal.size(self._copied)}."
-        return f"Uploaded {terminal.size(new)}." if new else "The server has these files already: nothing is sent."
+            return f"Uploaded {terminal.size(new)}; the server already had {terminal.size(self._copied)}."
+        return f"Uploaded {terminal.size(new)}." if new else "The server already has these files. Nothing was sent."

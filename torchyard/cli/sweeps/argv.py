@@ -46,7 +46,9 @@ def _trial_line(point: Point, words: list[str]) -> str:
 def _trials(sweep: SweepSpec) -> list[tuple[int, Point, list[str]]]:
     known, _ = resolved(sweep, visibility="private", maximums=Maximums())
     if known.method in ADAPTIVE:
-        terminal.note(f"{known.method} chooses values by results. With the least, the greatest and each listed value:")
+        terminal.note(
+            f"{known.method} chooses values from results. Trials with the smallest, largest and listed values:"
+        )
         points: list[Point | None] = [*checked_points(known)]
     else:
         points = [known_point(known, number) for number in range(known.size)]

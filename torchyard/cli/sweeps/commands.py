@@ -25,17 +25,17 @@ SweepArgument = Annotated[
     str,
     typer.Argument(
         metavar="SWEEP",
-        help="A sweep's name (the newest of that name), its id, or a short id as lists show it.",
+        help="A sweep's name (its newest sweep), its id or its short id.",
         autocompletion=sweep_names,
     ),
 ]
 SweepsArgument = Annotated[
-    list[str], typer.Argument(metavar="SWEEP…", help="Names, ids, or short ids.", autocompletion=sweep_names)
+    list[str], typer.Argument(metavar="SWEEP…", help="Names, ids or short ids.", autocompletion=sweep_names)
 ]
 sweep = typer.Typer(
     no_args_is_help=True,
-    help="List, watch and end sweeps: jobs that differ in some settings.\n\n"
-    "`run --sweep` makes one of a program, `submit` of a file.",
+    help="Manage sweeps: many jobs that differ in some settings.\n\nCreate one with `run --sweep`, "
+    "or `submit` and a file.",
 )
 
 
@@ -43,12 +43,12 @@ sweep = typer.Typer(
 def show(
     sweep: SweepArgument,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch it until it ends.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most trials to list.")] = _LISTED,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch the sweep until it finishes.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="List at most N trials.")] = _LISTED,
     every: Annotated[bool, typer.Option("--all-rows", help="List all trials.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a sweep with its trials, the best first. With --json, all of them."""
+    """Show a sweep and its trials, best first. --json has all trials."""
     from torchyard.cli.sweeps import submitting
 
     with connect() as client:
@@ -61,14 +61,14 @@ def show(
 @sweep.command("ls")
 def ls(
     *,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="The most sweeps to list: 20.")] = None,
-    all_rows: Annotated[bool, typer.Option("--all-rows", help="List all of them, and not only the newest 20.")] = False,
-    every: Annotated[
-        bool, typer.Option("--all", "-a", help="List everybody's sweeps that you may see, and not only your own.")
-    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="List at most N sweeps. Default: 20.")
+    ] = None,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="List all sweeps, not only the newest 20.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="List other users' sweeps, too.")] = False,
     state: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATE", help="Only sweeps in this state: running, finished, … Repeatable."),
+        typer.Option(metavar="STATE", help="Only sweeps in this state, such as running. Repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -98,14 +98,14 @@ def best(
     sweep: SweepArgument,
     *,
     to: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Download its checkpoint to this file or folder.")
+        Path | None, typer.Option("--output", "-o", help="Download the checkpoint to this file or folder.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Print or download the best checkpoint.
 
-    Prints JOB/CHECKPOINT, which other commands take; with -o, downloads it. It is the checkpoint of the best trial that
-    has the sweep's metric; where none has it, the only one of that trial.
+    Prints JOB/CHECKPOINT, for other commands. With -o, downloads it. It is the checkpoint of the best trial by the
+    sweep's metric.
     """
     from torchyard.cli.sweeps.best import best_checkpoint
 
@@ -115,19 +115,19 @@ def best(
 
 @sweep.command("pause")
 def pause(sweeps: SweepsArgument, *, yes: Yes = False, as_json: Json = False) -> None:
-    """Pause sweeps with their jobs. Jobs that run are asked to save before they release their devices."""
+    """Pause sweeps and their jobs. Running jobs get time to save."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), stops=not yes, as_json=as_json)
 
 
 @sweep.command("resume")
 def resume(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
-    """Let paused sweeps and their jobs go on."""
+    """Resume paused sweeps and their jobs."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.resume(sweep_id), as_json=as_json)
 
 
 @sweep.command("cancel")
 def cancel(sweeps: SweepsArgument, *, yes: Yes = False, as_json: Json = False) -> None:
-    """Cancel sweeps with their jobs that have not ended. Jobs that run are asked to save before they stop."""
+    """Cancel sweeps and their unfinished jobs. Running jobs get time to save."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), stops=not yes, as_json=as_json)
 
 
@@ -136,21 +136,16 @@ def extend(
     sweep: SweepArgument,
     *,
     trials: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="So many more, of random, tpe, asha and --array.")
+        int | None, typer.Option(metavar="N", min=1, help="Add N trials (random, tpe, asha, --array).")
     ] = None,
     point: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,…", help="One more of a list: lr=0.1,seed=3, or JSON. Repeatable."),
+        typer.Option(metavar="KEY=VALUE,…", help="Add this point (list): lr=0.1,seed=3, or JSON. Repeatable."),
     ] = None,
-    max_parallel: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Jobs that wait or run at once from now on.")
-    ] = None,
+    max_parallel: Annotated[int | None, typer.Option(metavar="N", min=1, help="Run at most N trials at once.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add trials, or change how many run at once.
-
-    A sweep that has finished begins again.
-    """
+    """Add trials, or change how many run at once. A finished sweep continues."""
     from torchyard.cli.sweeps import table
     from torchyard.cli.sweeps.submitting import points_of
 
@@ -166,14 +161,11 @@ def extend(
 @sweep.command("promote")
 def promote(
     sweep: SweepArgument,
-    trial: Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The number of the trial, as `show` lists it.")],
+    trial: Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The trial's number in `sweep show`.")],
     *,
     as_json: Json = False,
 ) -> None:
-    """Let a trial that was stopped early go on.
-
-    It begins from its newest checkpoint.
-    """
+    """Resume a trial that was stopped early, from its newest checkpoint."""
     with connect() as client:
         promoted = client.sweeps.promote(client.sweeps.get(sweep).id, trial)
     text = f"trial {promoted.number}  {promoted.state}  {promoted.job_id or ''}".rstrip()
@@ -185,17 +177,17 @@ def rm(
     sweeps: SweepsArgument,
     *,
     jobs: Annotated[
-        bool, typer.Option("--jobs", help="Remove their jobs too, with their metrics, logs and checkpoints.")
+        bool, typer.Option("--jobs", help="Delete their jobs, too, with metrics, logs and checkpoints.")
     ] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove sweeps that have ended. Without --jobs, their jobs stay, as jobs of no sweep."""
+    """Delete finished sweeps. Without --jobs, their jobs stay."""
     with connect() as client:
         found = {one.id: one for one in (client.sweeps.get(ref) for ref in sweeps)}
         if not yes:
             _confirm([*found.values()], jobs=jobs)
-        output.do_each(found, lambda sweep_id: client.sweeps.delete(sweep_id, jobs=jobs), "removed", as_json=as_json)
+        output.do_each(found, lambda sweep_id: client.sweeps.delete(sweep_id, jobs=jobs), "deleted", as_json=as_json)
 
 
 def _state(text: str) -> SweepState:
@@ -227,5 +219,5 @@ def _change(
 
 def _confirm(sweeps: list[SweepView], *, jobs: bool) -> None:
     lines = (f"  {one.id}  {one.name}  {one.state}, {output.count(one.trials.total, 'trial')}" for one in sweeps)
-    question = "these sweeps with all that their jobs stored?" if jobs else "these sweeps? Their jobs stay."
-    prompt.confirm(f"Remove {question}", lines)
+    question = "these sweeps, their jobs and everything those stored?" if jobs else "these sweeps? Their jobs stay."
+    prompt.confirm(f"Delete {question}", lines)

@@ -69,4 +69,4 @@ def submit(
         return output.write_json(resolved)
     if resolved.spec.job.get("trainer") == "script":
         print_trials(resolved.spec, as_json=False)
-    return terminal.note("Nothing is submitted.")
+    return terminal.note("Dry run: nothing was submitted.")

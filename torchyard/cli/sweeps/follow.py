@@ -50,7 +50,7 @@ def _detachable(sweep: SweepView) -> Generator[None]:
         yield
     except KeyboardInterrupt:
         command = output.command()
-        terminal.note(f"\nDetached: {sweep.name} continues.")
+        terminal.note(f"\nStopped following. {sweep.name} continues.")
         terminal.note(
             f"  follow it  {command} sweep show {sweep.id} -f\n  stop it    {command} sweep cancel {sweep.id}"
         )

@@ -46,7 +46,7 @@ def _in_config(key: str, trainer: str) -> str:
         raise typer.BadParameter(f"{key} may be {', '.join(found[:-1])} or {found[-1]}: write more of it")
     if not found:
         near = nearest(key, {path.rpartition(".")[2] for path in paths})
-        meant = f": did you mean {near}?" if near else f": `torchyard validate` shows the keys of {trainer}"
+        meant = f"; did you mean {near}?" if near else f"; `torchyard validate` shows the keys of {trainer}"
         raise typer.BadParameter(f"{key} is not a key of a job of {trainer}{meant}")
     return found[0]
 

@@ -18,35 +18,39 @@ if TYPE_CHECKING:
 Sweep = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY=VALUES", help="What varies: lr=1e-4,1e-3, seed=1..5, lr=1e-5..1e-1:log. Repeatable: all pairs."
+        metavar="KEY=VALUES",
+        help="Values to try: lr=1e-4,1e-3, seed=1..5, lr=1e-5..1e-1:log. Repeatable: all combinations.",
     ),
 ]
 Method = Annotated[
     Literal["grid", "random", "tpe", "asha"] | None,
-    typer.Option(help="How values are chosen: all (grid), at random, by what went well, or the best go on (asha)."),
+    typer.Option(
+        help="How to choose values: every combination (grid), random, Bayesian (tpe) or early stopping (asha)."
+    ),
 ]
-Trials = Annotated[int | None, typer.Option(min=1, help="Of random, tpe and asha: how many jobs.")]
-Array = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="N jobs that differ in TORCHYARD_TRIAL alone, from 0.")
-]
-MaxParallel = Annotated[int | None, typer.Option(metavar="N", min=1, help="Jobs that wait or run at once.")]
+Trials = Annotated[int | None, typer.Option(min=1, help="The number of jobs (random, tpe, asha).")]
+Array = Annotated[int | None, typer.Option(metavar="N", min=1, help="Submit N jobs with TORCHYARD_TRIAL from 0.")]
+MaxParallel = Annotated[int | None, typer.Option(metavar="N", min=1, help="Run at most N jobs at once.")]
 Monitor = Annotated[str | None, typer.Option(metavar="METRIC", help="The metric that ranks the jobs: val/accuracy.")]
-Mode = Annotated[Literal["min", "max"] | None, typer.Option(help="Whether a low or a high value of it is good.")]
+Mode = Annotated[Literal["min", "max"] | None, typer.Option(help="Whether a low (min) or high (max) value is better.")]
 Halving = Annotated[
-    str | None, typer.Option(metavar="UNIT=MIN..MAX", help="Of asha: where jobs stop, and end: epochs=1..27.")
+    str | None,
+    typer.Option(
+        metavar="UNIT=MIN..MAX", help="The resource of asha, from the first rung to the full run: epochs=1..27."
+    ),
 ]
 
 SweepBool = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=HOW",
-        help="How true and false are written: flag (--x or nothing), no-flag (--x or --no-x), value (--x true)."
-        " Default: as the program's source declares --x. Repeatable.",
+        help="How to pass true and false: flag (--x or nothing), no-flag (--x or --no-x), value (--x "
+        "true). Default: as the program declares --x. Repeatable.",
     ),
 ]
 SweepStyle = Annotated[
     Literal["value", "equals", "hydra"] | None,
-    typer.Option(help="How arguments are written: --x VALUE, --x=VALUE, or x=VALUE, as Hydra takes them."),
+    typer.Option(help="How to pass arguments: --x VALUE, --x=VALUE, or x=VALUE (Hydra)."),
 ]
 
 _OF_SWEEP = ("method", "trials", "halving", "sweep_bool", "sweep_style")

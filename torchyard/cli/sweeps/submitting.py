@@ -91,7 +91,8 @@ def submit_sweep(
         terminal.note(f"Submitted {made.name}, {output.count(made.trials.total, 'trial')}. Follow it: {come_back}")
         return
     terminal.note(
-        f"Submitted {made.name}: {made.id}\nIts trials follow; Ctrl-C leaves it alone. To come back: {come_back}"
+        f"Submitted {made.name}: {made.id}\nFollowing its trials. Ctrl-C stops following, not the "
+        f"sweep. Follow again: {come_back}"
     )
     followed(client, made, as_json=as_json)
 

@@ -42,11 +42,11 @@ def lines_of(sweep: SweepView) -> list[str]:
     rows = [
         ("sweep", sweep.name),
         ("id", sweep.id),
-        ("owner", f"{sweep.owner}, read by {sweep.visibility}"),
+        ("owner", f"{sweep.owner}, visible to {sweep.visibility}"),
         ("state", f"{sweep.state}: {headline(sweep.status_reason.message)}"),
         ("method", f"{sweep.method}{f' over {keys}' if keys else ''}{parallel}"),
         ("arguments", ", ".join(described(key, style) for key, style in sweep.spec.styles.items())),
-        ("ranked by", f"{sweep.monitor}, {sweep.mode}"),
+        ("metric", f"{sweep.monitor}, {sweep.mode}"),
         ("trials", counts(sweep.trials)),
         ("best", best(sweep.best) if sweep.best is not None else ""),
         ("created", output.moment(sweep.created_at)),
@@ -59,7 +59,7 @@ def lines_of(sweep: SweepView) -> list[str]:
 def counts(trials: TrialCounts) -> str:
     """Formats `3 of 9: 2 running, 4 waiting`: how many have ended, and where the others are."""
     found = [f"{number} {name}" for name in _COUNTED if (number := getattr(trials, name))]
-    return f"{ended(trials)} of {trials.total} ended" + (f": {', '.join(found)}" if found else "")
+    return f"{ended(trials)} of {trials.total} finished" + (f": {', '.join(found)}" if found else "")
 
 
 def ended(trials: TrialCounts) -> int:
@@ -119,7 +119,7 @@ def trial_keys(sweep: SweepView, trials: Sequence[TrialView]) -> list[str]:
 
 def summaries(sweeps: Sequence[SweepSummary]) -> list[str]:
     """Returns a table of sweeps."""
-    headers = ("ID", "NAME", output.OWNER, "STATE", "ENDED", "FAILED", "RANKED BY", "METHOD", "AGE")
+    headers = ("ID", "NAME", output.OWNER, "STATE", "FINISHED", "FAILED", "METRIC", "METHOD", "AGE")
     rows = [
         (
             *(sweep.id, sweep.name, sweep.owner, sweep.state, f"{ended(sweep.trials)} of {sweep.trials.total}"),

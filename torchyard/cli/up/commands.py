@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 FoundDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Of the service. Default: .torchyard here if one runs on it, else your own."),
+    typer.Option(
+        "--data-dir", help="The service's data directory. Default: .torchyard here if a service uses it, else your own."
+    ),
 ]
-DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
+DataDirOption = Annotated[Path, typer.Option("--data-dir", help="The data directory.")]
 
 
 def up(
@@ -34,55 +36,49 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, envvar="TORCHYARD_PORT", help="Port to listen on; 0 takes a free one. Default: 8000."
+            min=0, max=65535, envvar="TORCHYARD_PORT", help="Port to listen on; 0: any free one. Default: 8000."
         ),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="Where everything is kept. Default: .torchyard here; your own with --detach."),
+        typer.Option("--data-dir", help="The data directory. Default: .torchyard here; your own with --detach."),
     ] = None,
     cpu_slots: Annotated[
-        int | None, typer.Option(min=0, help="CPU slots to offer where there is no GPU.", show_default=False)
+        int | None, typer.Option(min=0, help="CPU slots to offer if there is no GPU.", show_default=False)
     ] = None,
     allow_path: Annotated[
         list[str] | None,
         typer.Option(
             metavar="DIR[:rw]",
-            help="A folder below which jobs may name file:// data and code; with :rw they may write it. Repeatable.",
+            help="Let jobs read file:// data and code in this folder; with :rw, also write. Repeatable.",
         ),
     ] = None,
-    database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database, instead of SQLite.")] = None,
-    redis: Annotated[str | None, typer.Option(metavar="URL", help="Redis, instead of an embedded one.")] = None,
+    database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database. Default: SQLite.")] = None,
+    redis: Annotated[str | None, typer.Option(metavar="URL", help="Redis. Default: an embedded one.")] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Speak HTTPS, with a certificate of its own unless one is given.")
+        bool, typer.Option("--tls", help="Use HTTPS. Creates a certificate unless --cert is given.")
     ] = False,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The certificate, PEM, and those of its issuers.")
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The certificate chain, PEM.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate, PEM.")
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's private key, PEM.")
     ] = None,
     detach: Annotated[
         bool,
-        typer.Option(
-            "--detach", "-d", help="Start it in the background, on a free port and your own data directory by default."
-        ),
+        typer.Option("--detach", "-d", help="Run in the background. Default: a free port, your own data directory."),
     ] = False,
     end_when_idle: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End after so long without a job, a schedule and a request: 1h."),
+        typer.Option(metavar="TIME", help="Stop after this time without jobs, schedules and requests: 1h."),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only check that it can start here, and start nothing.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check whether it can start here. Start nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the whole service on this machine.
+    """Start the service on this machine.
 
-    It runs in the foreground, until Ctrl-C.
-
-    Starts the API, a worker, a controller, the database and the queue, and starts again what dies.
-    Ctrl-C stops it cleanly.
+    Runs the API, a worker, a controller, the database and the queue in the foreground, and restarts those that fail.
+    Ctrl-C stops it.
     """
     from torchyard.cli.up.service import Options, Service
     from torchyard.host.listening import is_loopback
@@ -92,8 +88,8 @@ def up(
     tls = tls or own_tls is not None
     if not (tls or is_loopback(host)):
         _say(
-            f"Warning: {host} is reachable from the network, and tokens, code, data and logs travel there unencrypted;"
-            " whoever has the token can run code here. --tls encrypts."
+            f"Warning: {host} is reachable from the network without encryption. Anyone with the token "
+            "can run code here. --tls encrypts."
         )
     allowed = allowed_folders(allow_path or ())
     idle_limit_s = None if end_when_idle is None else seconds_of(end_when_idle, option="--end-when-idle")
@@ -127,9 +123,9 @@ def up(
 
 
 def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
-    """Stop the service that `up` has started on this machine.
+    """Stop the service on this machine.
 
-    Running jobs are asked to save, and go back to the queue: the next start continues them.
+    Running jobs get time to save, and return to the queue. The next start continues them.
     """
     from torchyard.cli.up import own
 
@@ -138,17 +134,17 @@ def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     stopped = own.stop(root)
     output.show(
         {"data_dir": str(root), "stopped": stopped},
-        [f"stopped {root}" if stopped else f"no service runs on {root}"],
+        [f"stopped {root}" if stopped else f"no service uses {root}"],
         as_json=as_json,
     )
     if stopped and (counts := [output.count(number, noun) for noun, number in use.items() if number]):
-        _say(f"Stopped with it: {', '.join(counts)}. After the next start they go on.")
+        _say(f"Stopped: {', '.join(counts)}. They continue after the next start.")
 
 
 def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
-    """Show whether a service runs on this machine, and what it does.
+    """Show the service on this machine.
 
-    Exits with 1 if none runs. For a job, see `torchyard show`.
+    Exits with 1 if none runs. For a job, use `torchyard show`.
     """
     from torchyard.cli.up import own
 
@@ -157,7 +153,7 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     if running is None:
         output.show(
             {"data_dir": str(root), "url": None},
-            [f"no service runs on {root}. Start one: {output.command()} up --detach"],
+            [f"no service uses {root}. Start one: {output.command()} up --detach"],
             as_json=as_json,
         )
         raise typer.Exit(1)
@@ -165,7 +161,7 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     found = {"data_dir": str(root), "url": running.url, **use}
     lines = [f"{name.replace('_', ' '):<10}{value}" for name, value in found.items()]
     if use["schedules"]:
-        lines.append("Its schedules keep it running, also without use.")
+        lines.append("It keeps running while it has schedules.")
     output.show(found, ["\n".join(lines)], as_json=as_json)
 
 
@@ -201,7 +197,7 @@ def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool)
     output.show(
         {"url": running.url, "token": running.token, "data_dir": str(root)},
         [f"URL    {running.url}"],
-        notes=[f"data   {root}", f"It runs in the background: `{output.command()} down` ends it."],
+        notes=[f"data   {root}", f"Running in the background. Stop it: {output.command()} down"],
         as_json=as_json,
     )
 
@@ -223,12 +219,12 @@ def _say_ready(service: Service, url: str, token: str, *, as_json: bool) -> None
     if fingerprint is not None:
         _say(f"certificate  SHA-256 {trust.shown(fingerprint)}")
     _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,controller,redis}}.log")
-    _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
+    _say(f"Ready. In another terminal: {output.command()} run train.py. Ctrl-C stops the service.")
     file, trusted = shlex.quote(str(service.data.root / "token")), service.certificate_file
     login = f"{output.command()} login {url} --token-stdin < {file}"
     if trusted is not None:
         login = f"{output.command()} login {url} --certificate {shlex.quote(str(trusted))} --token-stdin < {file}"
-    _say(f"To use it from other folders, once: {login}")
+    _say(f"To use it from other folders, run once: {login}")
 
 
 def _say_page(url: str, token: str, certificate: str | None) -> None:
@@ -240,17 +236,17 @@ def _say_page(url: str, token: str, certificate: str | None) -> None:
         with Client(url, token, certificate=certificate, patience=5) as client:
             address = page.address(client)
     except TorchyardError as error:
-        return _say(f"The page cannot be opened: {error}")
+        return _say(f"Cannot open the page: {error}")
     if address is None:
         return _say(page.NOT_BUILT)
-    again = f" (it logs in once, within a minute; then: {output.command()} open)" if "#code=" in address else ""
+    again = f" (logs in once, within a minute; for a new link: {output.command()} open)" if "#code=" in address else ""
     return _say(f"page   {address}{again}")
 
 
 def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False) -> None:
-    """Train on real digits, and check what comes out.
+    """Train a small model on digits, and check its checkpoint.
 
-    Uses the service that runs on the data directory, or starts one for as long as it takes.
+    Uses the service on the data directory, or starts one for the demo.
     """
     from torchyard.cli.up.demo import run
 

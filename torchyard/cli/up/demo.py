@@ -147,7 +147,7 @@ def _server(data_dir: Path) -> Generator[tuple[Client, bool]]:
         with running:
             yield running, True
         return
-    _heading("Start", f"database, queue, API and worker, for as long as this demo runs, in {data_dir}")
+    _heading("Start", f"database, queue, API and worker for this demo, in {data_dir}")
     data = DataDir(data_dir.absolute())
     data.create()
     log = data.logs / "up.log"

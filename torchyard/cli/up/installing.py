@@ -77,7 +77,7 @@ def install(joined: Joined, root: Path, wanted: InstallDigests, *, say: Say) -> 
     """
     folder = root / _ENVIRONMENTS / _name(wanted)
     if not (folder / _COMPLETE).exists():
-        say(f"Installing what the service runs, into {folder}: several gigabytes, once.")
+        say(f"Installing the service's packages into {folder}, once: several gigabytes.")
         with _Service(joined) as service:
             client, server, lock = (
                 service.fetch(file, root / _DOWNLOADS) for file in (wanted.client, wanted.server, wanted.lock)

@@ -91,7 +91,7 @@ class RemoteWorker:
             while not (self._signals or self._updated):
                 if (how := child.died()) is not None:
                     why = f"\n  {error}" if (error := child.last_error()) is not None else ""
-                    self._say(f"the worker {how}; it starts again in {child.pause:g} s. Its log: {child.log}{why}")
+                    self._say(f"the worker {how}; restarting in {child.pause:g} s. Its log: {child.log}{why}")
                 if child.due:
                     child.start()
                 time.sleep(_POLL_S)
@@ -100,10 +100,10 @@ class RemoteWorker:
 
     def _stop(self, child: Child) -> None:
         if self._updated and not self._signals:
-            self._say("Starting the new version: jobs go on meanwhile.")
+            self._say("Starting the new version. Jobs continue.")
             child.stop(signal.SIGTERM, within=_LEAVE_S)
             return
-        self._say("Stopping: running jobs are asked to save, and go back to the queue. Ctrl-C again kills.")
+        self._say("Stopping. Running jobs get time to save, and return to the queue. Ctrl-C again kills.")
         if not child.stop(signal.SIGINT, within=_STOP_S):
             self._say(f"the worker did not stop within {_STOP_S:g} s and was killed. Its log: {child.log}")
 

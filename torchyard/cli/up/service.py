@@ -100,7 +100,7 @@ class Service:
             try:
                 self._serve(keep, on_ready)
             except _StopRequested:
-                self._say("Stopping: running jobs are asked to save, and go back to the queue. Ctrl-C again kills.")
+                self._say("Stopping. Running jobs get time to save, and return to the queue. Ctrl-C again kills.")
             finally:
                 self._stop()
 
@@ -150,7 +150,7 @@ class Service:
             if self._restart_dead() or self._last_was_forked():
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
-        self._say("Nobody has used the service for a while: it ends.")
+        self._say("Stopping: the service was not used.")
 
     def _is_ready(self, url: str) -> bool:
         if self._tls is not None and not self._tls.certificate.exists():  # the API makes its own
@@ -272,7 +272,7 @@ class Service:
         for child in self._children:
             if (how := child.died()) is not None:
                 why = f"\n  {error}" if (error := child.last_error()) is not None else ""
-                self._say(f"{child.name} {how}; it starts again in {child.pause:g} s. Its log: {child.log}{why}")
+                self._say(f"{child.name} {how}; restarting in {child.pause:g} s. Its log: {child.log}{why}")
             if child.due:
                 child.start()
                 started = True

@@ -7,7 +7,7 @@ import { changesOf, click, removeAll, serve, settled, show, signIn, textOf } fro
 import { digits } from "./digits";
 import FirstJob from "./FirstJob.svelte";
 
-const README = join(import.meta.dirname, "../../../README.md");
+const FIRST_HOUR = join(import.meta.dirname, "../../../docs/first-hour.md");
 
 beforeEach(() => {
   vi.stubGlobal("scrollTo", () => undefined);
@@ -35,8 +35,8 @@ async function run(...devices: readonly number[]): Promise<readonly unknown[]> {
   });
 }
 
-test("one click submits the job of the README and opens it", async () => {
-  const text = /> digits\.yaml <<'END'\n(.*?)\nEND/s.exec(readFileSync(README, "utf8"))?.[1] ?? "";
+test("one click submits the job of the first hour and opens it", async () => {
+  const text = /> digits\.yaml <<'END'\n(.*?)\nEND/s.exec(readFileSync(FIRST_HOUR, "utf8"))?.[1] ?? "";
   expect(await run(1, 4)).toEqual([read(text).document]);
   expect([route().page, route().id]).toEqual(["job", "job_1"]);
 });

@@ -139,7 +139,7 @@ def test_a_shell_whose_job_ends_says_so_and_gives_the_terminal_back(job: Peer, h
         else:
             job.stop()
         assert shell.wait() == 1
-        said = "attempt 1 of the job has ended" if how == "begun again" else "the job has ended"
+        said = "attempt 1 has ended" if how == "begun again" else "the job has ended"
         assert f"\r\nerror: {said}" in shell.screen
         assert "the connection is lost" not in shell.screen
         assert shell.modes() == before

@@ -34,7 +34,7 @@ def test_the_exit_code_is_that_of_the_jobs_state(server: FakeServer, folder: Pat
     server.on(f"{JOB}/stream", sse(("log", 1, line(1)), ("state", 2, event(2, state)), ("end", 3, {"state": state})))
     done = _run(server, folder)
     assert (done.returncode, done.stdout) == (code, "rank 0 | text 1\n")
-    assert "nothing is sent" in done.stderr
+    assert "Nothing was sent" in done.stderr
     assert done.stderr.splitlines()[-1].endswith("after 0 s")
 
 

@@ -14,15 +14,15 @@ from torchyard.contract.spec.spec import ScriptSpec, parse_spec
 @pytest.mark.parametrize(
     ("config", "key", "value", "said"),
     [
-        ({"requirements": "needs.txt"}, "command", "trl", "trl is that of needs.txt, or of the worker's environment."),
+        ({"requirements": "needs.txt"}, "command", "trl", "trl comes from needs.txt or the worker's environment."),
         (
             {"requirements": "a.txt"},
             "module",
             "zoo.train",
-            "zoo.train is that of a.txt, or of the worker's environment.",
+            "zoo.train comes from a.txt or the worker's environment.",
         ),
-        ({"python": "mine"}, "command", "trl", "trl is that of the environment mine."),
-        ({}, "module", "zoo.do", "zoo.do is that of the worker's environment."),
+        ({"python": "mine"}, "command", "trl", "trl comes from the environment mine."),
+        ({}, "module", "zoo.do", "zoo.do comes from the worker's environment."),
         ({}, "command", "sh", None),
     ],
 )
@@ -35,4 +35,4 @@ def test_a_program_that_is_not_in_the_folder_has_the_environment_from_which_it_c
     spec = parse_spec({"trainer": "script", "config": {"code": bundle.url, key: value, **config}})
     assert isinstance(spec, ScriptSpec)
     lines = plan(spec, Program(key, value, (), None), bundle, server="here")
-    assert [line for line in lines if " is that of " in line] == ([] if said is None else [said])
+    assert [line for line in lines if " comes from " in line] == ([] if said is None else [said])

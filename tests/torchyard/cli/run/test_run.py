@@ -64,7 +64,7 @@ def test_the_folder_is_uploaded_and_the_job_names_it(team: Team, folder: Path) -
 def test_run_makes_the_schedule_of_a_program(team: Team, folder: Path) -> None:
     done = _run(team, folder, "run", "--schedule", "0 2 * * *", "train.py", "--epochs", "3")
     assert done.returncode == 0, done.stderr
-    assert "first at" in done.stderr and "Each run has the code of this moment." in done.stderr
+    assert "First run:" in done.stderr and "Each run uses the code uploaded now." in done.stderr
     made = json.loads(_run(team, folder, "schedules", "show", done.stdout.strip(), "--json").stdout)
     config = made["spec"]["config"]
     assert (made["schedule"]["cron"], config["entrypoint"], config["args"]) == (
@@ -89,7 +89,7 @@ def test_the_plan_says_what_will_run_and_how_to_come_back(team: Team, folder: Pa
     done = _run(team, folder, "run", "--detach", "--devices", "2", "--env", "A=1", "train.py", "two words")
     said = done.stderr.splitlines()
     assert {"program    train.py 'two words'", "devices    2", "launcher   auto", "env        A"} <= {*said}
-    assert "restarts   2 at most, if it fails after its first step: --max-restarts 0 has it run once" in said
+    assert "restarts   2 at most, if it fails after its first step; none with --max-restarts 0" in said
     assert _job(team, done.stdout.strip())["spec"]["max_restarts"] == 2
     assert "code       4 files, 11.0 MiB" in said
     assert said[0] == f"server     {team.url}"
@@ -149,7 +149,7 @@ def test_what_the_server_has_is_not_sent_again(team: Team, folder: Path) -> None
     first = _run(team, folder, "run", "-d", "train.py")
     assert "Uploaded " in first.stderr
     second = _run(team, folder, "run", "-d", "train.py")
-    assert "nothing is sent" in second.stderr and "Uploaded" not in second.stderr
+    assert "Nothing was sent" in second.stderr and "Uploaded" not in second.stderr
     codes = {_job(team, done.stdout.strip())["spec"]["config"]["code"] for done in (first, second)}
     assert len(codes) == 1
 
@@ -259,7 +259,7 @@ def test_a_program_is_a_file_a_module_or_an_executable(
     config = _job(team, done.stdout.strip())["spec"]["config"]
     found = {key: config[key] for key in ("entrypoint", "module", "command", "args") if key in config}
     assert found == {"args": [], **expected}
-    assert ("accelerate is that of the worker's environment" in done.stderr) == (words[1:2] == ["accelerate"])
+    assert ("accelerate comes from the worker's environment" in done.stderr) == (words[1:2] == ["accelerate"])
 
 
 def test_the_commit_is_shown_and_the_diff_kept(team: Team, folder: Path) -> None:
@@ -280,7 +280,7 @@ def test_pushed_data_is_named_by_its_contents(team: Team, folder: Path, approved
     assert _files(team, done.stdout.strip()) == {"train.py"}
     again = _run(team, folder, "data", "push", "package", "--json")
     assert json.loads(again.stdout)["url"] == done.stdout.strip()
-    assert "nothing is sent" in again.stderr
+    assert "Nothing was sent" in again.stderr
     assert _run(team, folder, "data", "push", "nowhere").returncode == 2
     assert _run(team, folder, "data", "push", ".", "--max-size", "big").stderr == approved("errors")
 
@@ -291,7 +291,7 @@ def test_a_terminal_has_a_bar_and_ctrl_c_leaves_the_job_alone(team: Team, folder
     code, screen = in_terminal(["run", "train.py"], own, answer="\x03", shown="queued for", cwd=folder)
     assert code == 130
     assert "\x1b[2Kcode " in screen
-    assert "Detached: my-project" in screen and "continues." in screen
+    assert "Stopped following. my-project" in screen and "continues." in screen
     [job] = _jobs(team, "--limit", "1")
     assert job["state"] == "queued"
     assert f"logs {job['id']} -f" in screen

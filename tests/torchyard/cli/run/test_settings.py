@@ -205,7 +205,7 @@ def test_a_program_is_read_without_pydantic_until_a_service_starts(tmp_path: Pat
     done = run(
         [sys.executable, "-P", "-c", program, *words], env=env, cwd=tmp_path, stderr=PIPE, text=True, check=False
     )
-    assert [line[:21] for line in done.stderr.splitlines()] == ["No server is known: s", "error: a job starts n", "[]"]
+    assert [line[:21] for line in done.stderr.splitlines()] == ["No server is set. Sta", "error: a job starts n", "[]"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.client.fake_server import TOKEN, FakeServer, serving
 
 SECRETS = '[run]\ndevices = 2\nsecrets = {X = "HF_TOKEN"}\n'
-REFUSED = "You have not agreed to that"
+REFUSED = "You have not accepted that"
 SENT = "What happened"
 """What the server answers whatever it is asked."""
 

@@ -106,7 +106,7 @@ def test_sweep_takes_no_file_and_says_what_does(server: FakeServer, word: str) -
 def test_a_dry_run_submits_nothing(server: FakeServer) -> None:
     server.on(f"{PATH}/validate", {"spec": ENDED["spec"], "points": 6})
     done = run(server, "submit", "--dry-run", "-", stdin=FILE)
-    assert (done.returncode, done.stdout) == (0, "") and done.stderr.endswith("Nothing is submitted.\n")
+    assert (done.returncode, done.stdout) == (0, "") and done.stderr.endswith("Dry run: nothing was submitted.\n")
     assert json.loads(run(server, "submit", "--dry-run", "--json", "-", stdin=FILE).stdout)["points"] == 6
     assert {request.path for request in server.requests} == {f"{PATH}/validate"}
 
@@ -148,7 +148,7 @@ def test_a_sweep_is_shown_with_its_trials_ranked(server: FakeServer) -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert "state      finished: trials are made" in lines
-    assert "trials     3 of 3 ended: 2 succeeded, 1 failed" in lines
+    assert "trials     3 of 3 finished: 2 succeeded, 1 failed" in lines
     assert "best       0.25 of trial 1: lr 0.01" in lines
     assert server.requests[-1].query == {"sort": ["value"], "limit": ["20"]}
     found = json.loads(run(server, "sweep", "show", ID, "--json").stdout)
@@ -171,7 +171,7 @@ def test_a_sweep_without_trials_and_one_without_keys_are_shown(server: FakeServe
     server.on(OF_ONE, empty)
     server.on(f"{OF_ONE}/trials", page([]))
     lines = run(server, "sweep", "show", ID).stdout.splitlines()
-    assert "trials     0 of 3 ended: 3 waiting" in lines and not any("RANK" in line for line in lines)
+    assert "trials     0 of 3 finished: 3 waiting" in lines and not any("RANK" in line for line in lines)
     server.on(f"{OF_ONE}/trials", page([trial(0, point={})]))
     assert run(server, "sweep", "show", ID).stdout.splitlines()[-1].split() == ["0", "running", "job_0"]
 
@@ -199,7 +199,7 @@ def test_the_table_fits_a_terminal_of_80_columns(server: FakeServer) -> None:
 def test_in_a_terminal_the_table_is_redrawn(server: FakeServer) -> None:
     code, screen = in_terminal(["sweep", "show", ID, "--follow"], environment_of(server))
     assert code == 0
-    assert "████  3 of 3 ended" in screen
+    assert "████  3 of 3 finished" in screen
 
 
 def test_a_text_of_the_server_moves_no_cursor(server: FakeServer) -> None:
@@ -221,7 +221,7 @@ def test_a_text_of_the_server_moves_no_cursor(server: FakeServer) -> None:
 
 def test_sweeps_are_listed(server: FakeServer) -> None:
     heading, row = run(server, "sweep", "ls", "--state", "finished").stdout.splitlines()
-    assert heading.split()[:5] == ["ID", "NAME", "STATE", "ENDED", "FAILED"]
+    assert heading.split()[:5] == ["ID", "NAME", "STATE", "FINISHED", "FAILED"]
     assert row.startswith(f"{ID}  lr    finished")
     assert server.requests[-1].query == {"limit": ["100"], "owner": ["admin"], "state": ["finished"]}
     assert json.loads(run(server, "sweep", "ls", "-a", "--json").stdout)[0]["id"] == ID
@@ -286,7 +286,7 @@ def test_the_best_trials_only_checkpoint_is_taken_where_none_has_the_metric(
 def test_a_sweep_is_changed_as_one(server: FakeServer, action: str) -> None:
     server.on(f"{OF_ONE}/{action}", Answer(sweep(state="paused"), 202))
     done = run(server, "sweep", action, "lr", ID)
-    assert done.stdout == f"{ID}  paused, 1 of 3 ended: 1 succeeded, 2 running\n" * 2
+    assert done.stdout == f"{ID}  paused, 1 of 3 finished: 1 succeeded, 2 running\n" * 2
     assert len(json.loads(run(server, "sweep", action, "lr", "--json").stdout)) == 1
 
 
@@ -298,7 +298,7 @@ def test_a_terminal_is_asked_before_the_jobs_of_a_sweep_stop(server: FakeServer)
 
 def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer) -> None:
     server.on(f"{OF_ONE}/extend", sweep())
-    assert run(server, "sweep", "extend", "lr", "--trials", "5").stdout.startswith(f"{ID}  running, 1 of 3 ended")
+    assert run(server, "sweep", "extend", "lr", "--trials", "5").stdout.startswith(f"{ID}  running, 1 of 3 finished")
     assert sent(server) == {"trials": 5}
     run(server, "sweep", "extend", "lr", "--point", "lr=0.1,seed=3", "--point", '{"lr": 1}', "--max-parallel", "2")
     points = [{"config.optimizer.lr": 0.1, "config.training.seed": 3}, {"config.optimizer.lr": 1}]
@@ -314,12 +314,12 @@ def test_a_sweep_is_removed_once_it_was_confirmed(server: FakeServer) -> None:
     refused = run(server, "sweep", "rm", "lr")
     assert (refused.returncode, "use --yes" in refused.stderr) == (2, True)
     server.on(OF_ONE, ENDED, Answer(b"", 204))
-    assert json.loads(run(server, "sweep", "rm", "lr", "--yes", "--json").stdout) == {"removed": [ID]}
+    assert json.loads(run(server, "sweep", "rm", "lr", "--yes", "--json").stdout) == {"deleted": [ID]}
     assert (server.requests[-1].method, server.requests[-1].query) == ("DELETE", {})
     server.on(OF_ONE, ENDED, Answer(b"", 204))
-    assert run(server, "sweep", "rm", "lr", "-y", "--jobs").stdout == f"{ID}  removed\n"
+    assert run(server, "sweep", "rm", "lr", "-y", "--jobs").stdout == f"{ID}  deleted\n"
     assert server.requests[-1].query == {"jobs": ["true"]}
-    for option, question in (((), "Their jobs stay."), (("--jobs",), "all that their jobs stored?")):
+    for option, question in (((), "Their jobs stay."), (("--jobs",), "everything those stored?")):
         server.on(OF_ONE, ENDED)
         code, screen = in_terminal(["sweep", "rm", "lr", *option], environment_of(server), answer="n\n")
         assert (code, question in screen, server.requests[-1].method) == (1, True, "GET")

@@ -128,7 +128,7 @@ def test_a_sweep_of_a_program_is_followed(server: FakeServer, tmp_path: Path) ->
     server.on(PATH, Answer(sweep(state="failed"), 201))
     server.on(f"{OF_ONE}/trials", page([trial(0, state="failed", error="no")]))
     done = run(server, "run", "--array", "3", "train.py", cwd=tmp_path)
-    assert done.returncode == 1 and "Ctrl-C leaves it alone" in done.stderr
+    assert done.returncode == 1 and "Ctrl-C stops following" in done.stderr
     assert done.stdout.splitlines()[-1].split()[:2] == ["0", "failed"]
 
 
@@ -152,6 +152,6 @@ def test_a_dry_run_prints_the_arguments_of_each_trial_and_sends_nothing(server: 
         "3  train.py 'in put.csv'   (A y)",
     ]
     assert "--amp      true, false   (--amp or nothing: train.py, line 3)" in done.stderr.splitlines()
-    assert done.stderr.endswith("Nothing is sent.\n") and server.requests == []
+    assert done.stderr.endswith("Dry run: nothing was sent.\n") and server.requests == []
     done = run(server, "run", "--dry-run", "--json", "train.py", "a", cwd=tmp_path)
     assert json.loads(done.stdout) == {"argv": ["train.py", "a"]}

@@ -22,9 +22,9 @@ def test_a_sweep_is_submitted_shown_and_ended(team: Team) -> None:
     assert made.returncode == 0, made.stderr
     sweep_id = made.stdout.strip()
     shown = team.run(ada, "sweep", "show", "lr").stdout.splitlines()
-    assert f"id         {sweep_id}" in shown and "trials     0 of 6 ended: 6 waiting" in shown
+    assert f"id         {sweep_id}" in shown and "trials     0 of 6 finished: 6 waiting" in shown
     assert team.run(ada, "sweep", "ls").stdout.splitlines()[1].startswith(f"{sweep_id}  lr    running")
-    assert team.run(ada, "sweep", "pause", "lr").stdout.startswith(f"{sweep_id}  paused, 0 of 6 ended")
+    assert team.run(ada, "sweep", "pause", "lr").stdout.startswith(f"{sweep_id}  paused, 0 of 6 finished")
     assert team.run(ada, "sweep", "resume", sweep_id[:20]).stdout.startswith(f"{sweep_id}  running")
     changed = team.run(ada, "sweep", "extend", "lr", "--max-parallel", "3", "--json")
     assert json.loads(changed.stdout)["max_parallel"] == 3
