@@ -1,4 +1,8 @@
-"""Torchyard: submit distributed PyTorch training jobs to a service that runs, watches and resumes them."""
+"""Submit distributed PyTorch training jobs to a Torchyard service, and report from inside them.
+
+`Client` and `AsyncClient` submit jobs, follow them and download their files. `init` returns the run context of a
+training program. `load` loads the model of a checkpoint.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

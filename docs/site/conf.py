@@ -1,6 +1,7 @@
 """How Sphinx builds docs/ into the site that the service has at `/docs`: `make docs`."""
 
 from pathlib import Path
+import re
 import shutil
 from typing import Any
 from urllib.parse import unquote
@@ -12,6 +13,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 from sphinx.writers.html5 import HTML5Translator
+
+import torchyard
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -65,6 +68,9 @@ html_copy_source = False
 html_permalinks_icon = "#"
 
 
+_CODE = re.compile(r"(`[^`]+`)(?=\w)")
+
+
 class LinksToSources(SphinxTransform):
     """Lets a link to a file that is no page of the site lead to its text: a decision, the README, a source."""
 
@@ -110,9 +116,24 @@ class Translator(HTML5Translator):
 def setup(app: Sphinx) -> None:
     app.add_transform(LinksToSources)
     app.set_translator("html", Translator, override=True)
+    app.connect("autodoc-process-docstring", _end_code)
+    app.connect("autodoc-process-signature", _without_constructor)
     app.connect("env-updated", _check_pages)
     app.connect("html-page-context", _add_context)
     app.connect("build-finished", _copy_sources)
+
+
+def _end_code(_app: Sphinx, _what: str, _name: str, _made: object, _options: object, lines: list[str]) -> None:
+    """Lets a letter follow code, as in Markdown: `LogLine`s."""
+    lines[:] = [_CODE.sub(r"\1\\ ", line) for line in lines]
+
+
+def _without_constructor(
+    _app: Sphinx, what: str, _name: str, made: object, _options: object, signature: str, returns: str
+) -> tuple[str, str] | None:
+    """Leaves the parameters of a class out, but for the clients: nothing else is made by a user."""
+    is_made = made in {torchyard.Client, torchyard.AsyncClient}
+    return ("", returns) if what == "class" and not is_made else None
 
 
 def _check_pages(app: Sphinx, env: BuildEnvironment) -> None:

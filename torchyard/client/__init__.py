@@ -1,4 +1,11 @@
-"""The Python client: submit jobs to a Torchyard server, watch them, fetch their checkpoints."""
+"""The Python client: submit jobs to a Torchyard service, follow them, and download their files.
+
+Example:
+    >>> with Client() as client:
+    ...     job = client.submit(spec)
+    ...     job.state.value
+    'queued'
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

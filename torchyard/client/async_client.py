@@ -9,9 +9,16 @@ from torchyard.client.nonblocking import AsyncioTransport
 
 
 class AsyncClient(ClientCore):
-    """`Client` for a running asyncio loop: the same methods, arguments and errors.
+    """The client for asyncio: the methods, arguments and errors of `Client`.
 
-    Use it as `async with AsyncClient() as client`, or close it.
+    Await its calls, and use `async for` where `Client` returns an iterator. Use it in `async with`, or await `close`.
+
+    Example:
+        >>> async def names():
+        ...     async with AsyncClient() as client:
+        ...         return [job.name async for job in client.jobs.list()]
+        >>> asyncio.run(names())
+        ['digits']
     """
 
     def __init__(

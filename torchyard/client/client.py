@@ -1,4 +1,4 @@
-"""The client whose methods block until their result is there."""
+"""The client whose methods block until they have a result."""
 
 from pathlib import Path
 from typing import Self
@@ -19,7 +19,7 @@ from torchyard.client.handles import Job
 
 
 class Jobs(Driver[JobCore]):
-    """The operations of `JobCore`, which block until their result is there."""
+    """The blocking form of `JobCore`."""
 
     submit_batch = blocking(JobCore.submit_batch)
     validate = blocking(JobCore.validate)
@@ -60,7 +60,7 @@ class Jobs(Driver[JobCore]):
 
 
 class Sweeps(Driver[SweepsCore]):
-    """The operations of `SweepsCore`, which block until their result is there."""
+    """The blocking form of `SweepsCore`."""
 
     create = blocking(SweepsCore.create)
     validate = blocking(SweepsCore.validate)
@@ -77,7 +77,7 @@ class Sweeps(Driver[SweepsCore]):
 
 
 class Schedules(Driver[SchedulesCore]):
-    """The operations of `SchedulesCore`, which block until their result is there."""
+    """The blocking form of `SchedulesCore`."""
 
     create = blocking(SchedulesCore.create)
     get = blocking(SchedulesCore.get)
@@ -89,7 +89,7 @@ class Schedules(Driver[SchedulesCore]):
 
 
 class Models(Driver[ModelsCore]):
-    """The operations of `ModelsCore`, which block until their result is there."""
+    """The blocking form of `ModelsCore`."""
 
     list = iterating(ModelsCore.list)
     get = blocking(ModelsCore.get)
@@ -102,7 +102,7 @@ class Models(Driver[ModelsCore]):
 
 
 class Bundles(Driver[BundlesCore]):
-    """The operations of `BundlesCore`, which block until their result is there."""
+    """The blocking form of `BundlesCore`."""
 
     upload = blocking(BundlesCore.upload)
     named = blocking(BundlesCore.named)
@@ -114,7 +114,7 @@ class Bundles(Driver[BundlesCore]):
 
 
 class Reaches(Driver[ReachesCore]):
-    """The operations of `ReachesCore`, which block until their result is there."""
+    """The blocking form of `ReachesCore`."""
 
     open = blocking(ReachesCore.open)
     meet_again = blocking(ReachesCore.meet_again)
@@ -122,7 +122,7 @@ class Reaches(Driver[ReachesCore]):
 
 
 class Workers(Driver[WorkersCore]):
-    """The operations of `WorkersCore`, which block until their result is there."""
+    """The blocking form of `WorkersCore`."""
 
     list = blocking(WorkersCore.list)
     history = blocking(WorkersCore.history)
@@ -135,7 +135,7 @@ class Workers(Driver[WorkersCore]):
 
 
 class Users(Driver[UsersCore]):
-    """The operations of `UsersCore`, which block until their result is there."""
+    """The blocking form of `UsersCore`."""
 
     list = iterating(UsersCore.list)
     add = blocking(UsersCore.add)
@@ -144,7 +144,7 @@ class Users(Driver[UsersCore]):
 
 
 class Tokens(Driver[TokensCore]):
-    """The operations of `TokensCore`, which block until their result is there."""
+    """The blocking form of `TokensCore`."""
 
     list = iterating(TokensCore.list)
     make = blocking(TokensCore.make)
@@ -152,14 +152,14 @@ class Tokens(Driver[TokensCore]):
 
 
 class Sessions(Driver[SessionsCore]):
-    """The operations of `SessionsCore`, which block until their result is there."""
+    """The blocking form of `SessionsCore`."""
 
     list = iterating(SessionsCore.list)
     end = blocking(SessionsCore.end)
 
 
 class Quotas(Driver[QuotasCore]):
-    """The operations of `QuotasCore`, which block until their result is there."""
+    """The blocking form of `QuotasCore`."""
 
     list = iterating(QuotasCore.list)
     get = blocking(QuotasCore.get)
@@ -168,7 +168,7 @@ class Quotas(Driver[QuotasCore]):
 
 
 class Secrets(Driver[SecretsCore]):
-    """The operations of `SecretsCore`, which block until their result is there."""
+    """The blocking form of `SecretsCore`."""
 
     list = iterating(SecretsCore.list)
     set = blocking(SecretsCore.set)
@@ -177,7 +177,7 @@ class Secrets(Driver[SecretsCore]):
 
 
 class SavedViews(Driver[SavedViewsCore]):
-    """The operations of `SavedViewsCore`, which block until their result is there."""
+    """The blocking form of `SavedViewsCore`."""
 
     list = iterating(SavedViewsCore.list)
     save = blocking(SavedViewsCore.save)
@@ -185,7 +185,7 @@ class SavedViews(Driver[SavedViewsCore]):
 
 
 class Notifications(Driver[NotificationsCore]):
-    """The operations of `NotificationsCore`, which block until their result is there."""
+    """The blocking form of `NotificationsCore`."""
 
     targets = iterating(NotificationsCore.targets)
     find = blocking(NotificationsCore.find)
@@ -197,13 +197,31 @@ class Notifications(Driver[NotificationsCore]):
 
 
 class Client(Driver[ClientCore]):
-    """Talks to one Torchyard server. Every method raises TorchyardError: the class in `torchyard.contract.errors` for
-    the `code` of the answer, or ServerUnreachable if there is no answer.
+    """A blocking client of one Torchyard service. Use it in a `with` statement, or call `close`.
 
-    Without arguments it finds the server through TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else the
-    `server.json` in `data_dir` that `torchyard up` keeps. `certificate`: the only one that the server may have, as PEM;
-    by default the one of its login, else any that an authority has given to its host. If a server that answered before
-    does not answer, calls, streams and downloads are repeated for `patience` seconds.
+    Without arguments it finds the service by TORCHYARD_URL and TORCHYARD_TOKEN, else by your login (`torchyard login`),
+    else by the service that runs in `data_dir`. `jobs`, `sweeps`, `models` and the other attributes have the rest of
+    the methods.
+
+    If the service does not answer, requests, streams and downloads are repeated for `patience` seconds.
+
+    Args:
+        url: The address of the service.
+        token: A token of the service. It is sent to this service only.
+        data_dir: The data directory of a service on this machine.
+        certificate: The only certificate to accept, as PEM; None: that of the login, else any from a trusted authority.
+        patience: Seconds to repeat a request to a service that answered before.
+
+    Raises:
+        ServerUnreachable: No service is known, or it does not answer. Every method may raise it.
+        NotAuthorized: No token is known, or it is not valid.
+        ConfigError: The address or a login is not valid.
+        TorchyardError: Every other error of the service: a class of `torchyard.contract.errors` for each `code`.
+
+    Example:
+        >>> with Client() as client:
+        ...     client.me().name
+        'admin'
     """
 
     def __init__(

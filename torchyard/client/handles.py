@@ -1,4 +1,4 @@
-"""The blocking forms of `AsyncJob`, `AsyncCheckpoint` and `AsyncArtifact`: the same properties and methods."""
+"""`Job`, `Checkpoint` and `Artifact`: the blocking forms of `AsyncJob`, `AsyncCheckpoint` and `AsyncArtifact`."""
 
 from torchyard.client.blocking import Driver, blocking, iterating
 from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
@@ -8,6 +8,8 @@ from torchyard.contract.jobs.views import JobView
 
 
 class Checkpoint(Driver[AsyncCheckpoint], CheckpointShape):
+    """A checkpoint of a job: its id, step, epoch and metrics, and a method to download it."""
+
     @property
     def view(self) -> CheckpointView:
         return self._core.view
@@ -16,6 +18,8 @@ class Checkpoint(Driver[AsyncCheckpoint], CheckpointShape):
 
 
 class Artifact(Driver[AsyncArtifact], ArtifactShape):
+    """A file of a job: its path and size, and a method to download it."""
+
     @property
     def view(self) -> ArtifactView:
         return self._core.view
@@ -24,6 +28,14 @@ class Artifact(Driver[AsyncArtifact], ArtifactShape):
 
 
 class Job(Driver[AsyncJob], JobShape):
+    """A job of a service. `view` has all its fields as of the last answer.
+
+    Example:
+        >>> job = client.get("digits")
+        >>> job.name, job.state.value, job.view.attempt
+        ('digits', 'succeeded', 1)
+    """
+
     @property
     def view(self) -> JobView:
         return self._core.view
@@ -58,5 +70,19 @@ class Job(Driver[AsyncJob], JobShape):
         fresh: bool = False,
         idempotency_key: str | None = None,
     ) -> "Job":
-        """Submits a new job that continues from a checkpoint of this one, as `client.jobs.retry` does. Returns it."""
+        """Submits a new job that resumes from a checkpoint of this one, as `client.jobs.retry` does.
+
+        Args:
+            from_: The checkpoint; None: the newest.
+            devices: Devices on each node; None: as before.
+            fresh: Start with the code only.
+            idempotency_key: A name for this request, as in `submit`.
+
+        Returns:
+            The new job.
+
+        Example:
+            >>> job.retry().view.retry_of == job.id
+            True
+        """
         return Job(self._retried(from_=from_, devices=devices, fresh=fresh, idempotency_key=idempotency_key))

@@ -12,8 +12,14 @@ from torchyard.contract.telemetry.views import SeriesView
 
 @dataclass(frozen=True)
 class Series:
-    """The points of one metric by rising step. `source`: `run`, whose files they are from (`tensorboard`, `wandb`,
-    `mlflow`), or `log` for those of lines.
+    """The points of one metric, by step. All lists have one length.
+
+    Attributes:
+        key: The name of the metric.
+        steps: Optimizer steps.
+        values: The values; NaN and infinities are floats.
+        times: When each point was logged.
+        source: `run`, `tensorboard`, `wandb`, `mlflow` or `log`.
     """
 
     key: str
@@ -31,7 +37,12 @@ class Series:
 
 
 class Metrics(Mapping[str, Series]):
-    """The series of a job, by key."""
+    """The metrics of a job, by key.
+
+    Example:
+        >>> job.metrics("train/loss")
+        Metrics(train/loss: 2 points)
+    """
 
     def __init__(self, series: Sequence[Series]) -> None:
         self._series = {item.key: item for item in series}
@@ -49,9 +60,10 @@ class Metrics(Mapping[str, Series]):
         return f"Metrics({', '.join(f'{key}: {len(item.steps)} points' for key, item in self.items())})"
 
     def frame(self) -> Any:
-        """Returns a pandas.DataFrame: a row for each step, a column for each key, NaN where a key has no point.
+        """Returns a pandas.DataFrame with a row for each step and a column for each metric. A missing point is NaN.
 
-        Raises ImportError where pandas is not installed.
+        Raises:
+            ImportError: pandas is not installed.
         """
         import pandas as pd  # pyright: ignore[reportMissingImports, reportMissingTypeStubs] - not a dependency
 

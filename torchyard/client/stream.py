@@ -29,9 +29,13 @@ _TIMEOUT = httpx2.Timeout(45, connect=5)
 
 @dataclass(frozen=True)
 class StreamItem:
-    """One event of a stream. `position` numbers what the job stored; the item of kind `end` has the last number.
+    """One event of a stream.
 
-    One of kind `live`, which nothing stores, has the number of the item before it.
+    Attributes:
+        position: The number of the item among all that the job stored. `live` items have the number of the previous
+            one.
+        kind: `state`, `message`, `checkpoint`, `media`, `progress`, `metric`, `log`, `live` or `end`.
+        view: The content.
     """
 
     position: int

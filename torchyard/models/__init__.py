@@ -1,4 +1,10 @@
-"""The recipes' models and their preprocessing, as training and prediction share them. Needs the extra `models`."""
+"""Use a trained model: load a checkpoint, predict, generate and export. Needs `pip install 'torchyard[models]'`.
+
+Example:
+    >>> model = torchyard.load("best.pt", device="cpu")
+    >>> model.predict("photo.png").label in model.classes
+    True
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -15,7 +15,7 @@ from torchyard.models.predictions import ClassPrediction, class_predictions
 
 
 class Classifier(PictureModel[ClassPrediction]):
-    """A classifier of pictures. Its logits are (samples, classes)."""
+    """A classifier of pictures. Its logits are (samples, classes), and it predicts a `ClassPrediction`."""
 
     def __init__(
         self, module: nn.Module, *, state: Mapping[str, Any], config: ImageClassification, device: torch.device

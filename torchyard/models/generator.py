@@ -25,22 +25,29 @@ BATCH_SIZE = 8
 
 @dataclass(frozen=True)
 class Generation:
-    """What continues a prompt."""
+    """A generated text.
+
+    Attributes:
+        prompt: The prompt: a text or a list of messages.
+        text: The text that continues it.
+        tokens: The number of generated tokens, with the one that ended the text.
+        finish: `stop`: the model ended the text; `length`: the limit of tokens did.
+    """
 
     prompt: Prompt
     text: str
     tokens: int
-    """The generated tokens, with the one that ended the text."""
     finish: Literal["stop", "length"]
-    """Whether the model ended the text, or had no tokens left."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns it for JSON."""
+        """Returns the fields as JSON."""
         return {"prompt": self.prompt, "text": self.text, "tokens": self.tokens, "finish": self.finish}
 
 
 class Generator(Loaded):
-    """A language model. `module` is a model of transformers, on which the updates of an adapter are."""
+    """A language model. `module` is a transformers model, with the updates of the adapter. `context` is its maximum
+    number of tokens.
+    """
 
     def __init__(self, language: Language, *, state: Mapping[str, Any], config: CausalLm, device: torch.device) -> None:
         super().__init__(language.module, state=state, config=config, device=device)
@@ -62,10 +69,18 @@ class Generator(Loaded):
         top_p: float = 1.0,
         seed: int | None = None,
     ) -> str:
-        """Returns what continues a prompt: a text, or a list of messages. Raises DataError and ConfigError.
+        """Returns the text that continues a prompt.
 
-        `max_new_tokens`: by default 128, or as many as the model has room for.
-        `temperature`: 0 chooses the likeliest token. `seed`: the same one gives the same text.
+        Args:
+            prompt: A text, or a list of messages `{"role": …, "content": …}`.
+            max_new_tokens: Maximum number of new tokens; None: 128, or as many as fit into `context`.
+            temperature: 0 takes the most likely token; above 0 samples.
+            top_p: Sample among the most likely tokens with this total probability.
+            seed: The same seed gives the same text.
+
+        Raises:
+            DataError: The prompt is not valid or too long.
+            ConfigError: An argument is out of range, or the device has too little memory.
         """
         return "".join(
             self.stream(prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed)
@@ -80,16 +95,35 @@ class Generator(Loaded):
         top_p: float = 1.0,
         seed: int | None = None,
     ) -> Iterator[str]:
-        """Returns an iterator over the pieces of what `generate` returns, as they are made."""
+        """Yields the text that `generate` returns, piece by piece.
+
+        Args:
+            prompt: A text, or a list of messages.
+            max_new_tokens: Maximum number of new tokens.
+            temperature: 0 takes the most likely token.
+            top_p: Sample among the most likely tokens with this total probability.
+            seed: The same seed gives the same text.
+        """
         sampling = Sampling(temperature, top_p, seed)
         (tokens,) = self._read([prompt], max_new_tokens)
         steps = self._steps([prompt], [tokens], self._most(tokens, max_new_tokens), sampling)
         return _pieces(steps, Pieces(self.prompts.decode, tokens), self.prompts.stops(prompt))
 
     def predict(self, source: Any, *, batch_size: int = BATCH_SIZE, progress: bool | None = None, **how: Any) -> Any:
-        """Returns the Generation of a prompt, or a list of those of a list or of a Path: a file with a prompt a line.
+        """Generates for one prompt, or for many.
 
-        `how`: what `generate` takes, by which each text is the same as there. Raises DataError and ConfigError.
+        Args:
+            source: A prompt, a list of prompts, or the `Path` of a file with one prompt a line.
+            batch_size: Prompts in a batch.
+            progress: Show a progress bar on a terminal; None: for several batches.
+            **how: Arguments of `generate`. Each text is the same as from `generate`.
+
+        Returns:
+            A `Generation`; a list of them for a list or a file.
+
+        Raises:
+            DataError: A prompt is not valid or too long.
+            ConfigError: An argument is out of range, or the device has too little memory.
         """
         prompts, are_many = listed(source)
         found = list(self.predictions(prompts, batch_size=batch_size, progress=progress, **how))
@@ -106,7 +140,21 @@ class Generator(Loaded):
         top_p: float = 1.0,
         seed: int | None = None,
     ) -> Iterator[Generation]:
-        """Yields what continues each prompt, when its batch is computed. Raises DataError and ConfigError."""
+        """Yields a `Generation` for each prompt, batch after batch.
+
+        Args:
+            prompts: The prompts.
+            batch_size: Prompts in a batch.
+            progress: Show a progress bar on a terminal; None: for several batches.
+            max_new_tokens: Maximum number of new tokens.
+            temperature: 0 takes the most likely token.
+            top_p: Sample among the most likely tokens with this total probability.
+            seed: The same seed gives the same text.
+
+        Raises:
+            DataError: A prompt is not valid or too long.
+            ConfigError: An argument is out of range, or the device has too little memory.
+        """
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}, and must be at least 1")
         sampling = Sampling(temperature, top_p, seed)

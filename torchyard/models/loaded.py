@@ -1,4 +1,4 @@
-"""The model of a checkpoint, of any recipe."""
+"""A model with the weights of a checkpoint."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
@@ -15,7 +15,7 @@ from torchyard.models.placement import evaluating, precision
 
 
 class Loaded(ABC):
-    """The weights of a checkpoint on a device, and what the checkpoint says about them."""
+    """A model with the weights of a checkpoint on a device, and the metadata of the checkpoint."""
 
     def __init__(self, module: nn.Module, *, state: Mapping[str, Any], config: Recipe, device: torch.device) -> None:
         """`module` has the weights of `state`, and is on `device`."""
@@ -28,6 +28,7 @@ class Loaded(ABC):
 
     @property
     def recipe(self) -> str:
+        """The recipe that trained the model, such as `image-classification`."""
         return self.metadata["recipe"]
 
     @property
@@ -37,7 +38,7 @@ class Loaded(ABC):
 
     @property
     def card(self) -> dict[str, Any]:
-        """What the model is, for people and JSON."""
+        """The model card: recipe, model, classes, preprocessing, metrics, epoch and step."""
         return {
             "recipe": self.recipe,
             **self.facts,

@@ -27,11 +27,25 @@ _KINDS: dict[type[Recipe], tuple[Callable[..., nn.Module], Callable[..., Model[A
 def load(
     path: str | Path, *, device: str | torch.device = "auto", base: str | Path | None = None
 ) -> Model[Any, Any] | Generator:
-    """Returns the model of a checkpoint, from its `state.pt` or from a `model.safetensors` of `torchyard export`.
+    """Loads the model of a checkpoint. It runs no code from the file.
 
-    One in parts is named by their archive, their folder or their index. `device`: `cpu`, `cuda`, `cuda:1`, …; `auto` is
-    a GPU if there is one. `base`: the folder of the base of an adapter, which the job's own folder is else. Nothing in
-    the file is run. Raises DataError if it cannot be used, and ConfigError.
+    Args:
+        path: A `state.pt`, or a `model.safetensors` of `torchyard export`. For a checkpoint in parts, its archive,
+            folder or index.
+        device: `cpu`, `cuda`, `cuda:1`, …; `auto`: a GPU if there is one.
+        base: The folder of the base model of an adapter; None: the folder that the job used.
+
+    Returns:
+        A `Classifier`, `Segmenter` or `TextClassifier`; a `Generator` for a language model.
+
+    Raises:
+        DataError: The file is not a checkpoint of a recipe, or is damaged.
+        ConfigError: The device is not there or has too little memory, or `base` does not fit.
+
+    Example:
+        >>> model = torchyard.load("best.pt", device="cpu")
+        >>> model.recipe, len(model.classes)
+        ('image-classification', 10)
     """
     where = chosen_device(device)
     state = checkpoint.read(path)

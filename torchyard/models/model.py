@@ -22,13 +22,14 @@ MOST_READERS = 8
 
 
 class Model(Loaded, Generic[R, P]):
-    """A model that gives logits, with its preprocessing. Its predictions are those of the training's evaluation.
+    """A trained model with its preprocessing. It predicts as the evaluation during training did.
 
-    `module` takes what `prepare` returns, and returns logits.
+    `module` is the torch module. It takes the result of `prepare`, and returns logits.
     """
 
     @property
     def classes(self) -> list[str]:
+        """The names of the classes, in the order of the logits."""
         return self.metadata["classes"]
 
     @property
@@ -42,21 +43,50 @@ class Model(Loaded, Generic[R, P]):
     @property
     @abstractmethod
     def preprocessing(self) -> dict[str, Any]:
-        """How a source becomes the module's inputs, for people and JSON."""
+        """The preprocessing, as JSON: the input's size and normalization, or the tokens."""
 
     def predict(self, source: Any, *, batch_size: int = 32, progress: bool | None = None) -> Any:
-        """Returns the prediction of a source, or a list of those of a list or a folder. Raises DataError.
+        """Predicts one source, or many.
 
-        `progress`: whether a terminal shows a bar; None: if there are several batches.
+        Args:
+            source: A picture (a path, a PIL image, or an array H × W or H × W × 3) or a text; or a list of them, a
+                folder of pictures, or the `Path` of a file with one text a line.
+            batch_size: Sources in a batch.
+            progress: Show a progress bar on a terminal; None: for several batches.
+
+        Returns:
+            A `ClassPrediction` or `MaskPrediction`; a list of them for a list, a folder or a file.
+
+        Raises:
+            DataError: A source cannot be read.
+            ConfigError: `batch_size` is below 1, or the device has too little memory.
+
+        Example:
+            >>> model = torchyard.load("best.pt", device="cpu")
+            >>> found = model.predict(["photo.png", np.zeros((8, 8), np.uint8)])
+            >>> len(found), 0 < found[0].probability <= 1
+            (2, True)
         """
         sources, are_many = self.listed(source)
         found = list(self.predictions(sources, batch_size=batch_size, progress=progress))
         return found if are_many else found[0]
 
     def predictions(self, sources: Sequence[Any], *, batch_size: int = 32, progress: bool | None = None) -> Iterator[P]:
-        """Yields the prediction of each source, as `listed` returns them, when its batch is computed.
+        """Yields the predictions of many sources, batch after batch.
 
-        Raises DataError.
+        Args:
+            sources: Single sources: pictures or texts.
+            batch_size: Sources in a batch.
+            progress: Show a progress bar on a terminal; None: for several batches.
+
+        Raises:
+            DataError: A source cannot be read.
+            ConfigError: `batch_size` is below 1, or the device has too little memory.
+
+        Example:
+            >>> model = torchyard.load("best.pt", device="cpu")
+            >>> [found.source for found in model.predictions(["photo.png"])]
+            ['photo.png']
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}, and must be at least 1")
@@ -67,32 +97,57 @@ class Model(Loaded, Generic[R, P]):
                 advance(len(batch))
 
     def prepare(self, sources: Sequence[Any]) -> Any:
-        """Returns the inputs of the module for one batch of sources: files or arrays, or texts. Raises DataError."""
+        """Returns the inputs of `module` for one batch.
+
+        Args:
+            sources: Single sources: pictures or texts.
+
+        Returns:
+            Floats (samples, channels, height, width) for pictures; `input_ids` and `attention_mask` (samples, tokens)
+                for texts.
+
+        Raises:
+            DataError: A source cannot be read.
+
+        Example:
+            >>> model = torchyard.load("best.pt", device="cpu")
+            >>> inputs = model.prepare(["photo.png"])
+            >>> tuple(inputs.shape), tuple(model.logits(inputs).shape)
+            ((1, 1, 8, 8), (1, 10))
+        """
         return self.collate([self.read(source) for source in sources])
 
     def logits(self, inputs: Any) -> Tensor:
-        """Returns what the module says of inputs that `prepare` returned, in the number format of the training."""
+        """Returns the logits of one batch as float32, computed in the precision of the training.
+
+        Args:
+            inputs: The result of `prepare`.
+
+        Returns:
+            (samples, classes); for a `Segmenter` (samples, outputs, height, width).
+
+        Raises:
+            ConfigError: The device has too little memory.
+            DataError: The inputs do not fit the model.
+        """
         with self.computing(advice="use a smaller batch_size"):
             return self.module(inputs).float()
 
     @abstractmethod
     def listed(self, source: Any) -> tuple[list[Any], bool]:
-        """Returns the single sources in `source`, and whether it may have several: a list or a folder.
-
-        Raises DataError.
-        """
+        """Returns the single sources of `source`, and whether it is a list, a folder or a file."""
 
     @abstractmethod
     def read(self, source: Any) -> R:
-        """Returns a single source as the module will take it. Several threads call it. Raises DataError."""
+        """Returns a single source, ready for a batch. Several threads call it. Raises DataError."""
 
     @abstractmethod
     def collate(self, read: Sequence[R]) -> Any:
-        """Returns the inputs of the module."""
+        """Returns the inputs of `module` for sources that `read` returned."""
 
     @abstractmethod
     def interpret(self, sources: Sequence[Any], read: Sequence[R], logits: Tensor) -> list[P]:
-        """Returns the prediction of each source."""
+        """Returns the prediction of each of `sources`, from what `read` returned and its logits."""
 
     def _predicted(self, sources: Sequence[Any], read: Sequence[R]) -> list[P]:
         logits = self.logits(self.collate(read))

@@ -1,4 +1,4 @@
-"""What models predict."""
+"""The predictions of models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,17 +18,22 @@ BACKGROUND = "background"
 
 @dataclass(frozen=True)
 class ClassPrediction:
-    """The class of a picture or of a text."""
+    """The predicted class of a picture or a text.
+
+    Attributes:
+        source: The path of the file, or the text; None for a picture without a file.
+        label: The most probable class.
+        probability: Its probability, 0 to 1.
+        probabilities: The probability of each class.
+    """
 
     source: str | None
-    """The path of the file, or the text; None for a picture that is no file."""
     label: str
     probability: float
     probabilities: dict[str, float]
-    """Of each class."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the prediction for JSON."""
+        """Returns the fields as JSON."""
         return {
             "source": self.source,
             "label": self.label,
@@ -39,21 +44,28 @@ class ClassPrediction:
 
 @dataclass(frozen=True, eq=False)
 class MaskPrediction:
-    """The class of each pixel of a picture."""
+    """The predicted mask of a picture.
+
+    Attributes:
+        source: The path of the file; None for a picture without a file.
+        mask: The class number of each pixel, uint8 (height, width), at the picture's own size, upright.
+        share: The fraction of pixels of each class, 0 to 1.
+        palette: The colour of each class, `[red, green, blue]`.
+        picture: Returns the picture in colours, at the size of the mask.
+    """
 
     source: str | None
-    """The path of the file; None for a picture that is no file."""
     mask: NDArray[np.uint8]
-    """The index of each pixel's class, (height, width), at the size of the upright picture."""
     share: dict[str, float]
-    """The share of each class in the pixels."""
     palette: list[list[int]]
-    """The colour of each class."""
     picture: Callable[[], Image.Image] = field(repr=False)
-    """Returns the picture in colours, at the size of the mask."""
 
     def save_mask(self, path: str | Path) -> None:
-        """Writes the mask as a PNG: black and white for two classes, else in the colours of the palette."""
+        """Writes the mask as a PNG: black and white for two classes, else in the colours of `palette`.
+
+        Args:
+            path: The file to write.
+        """
         if len(self.share) == 2:
             image = Image.fromarray(self.mask * np.uint8(255))
         else:
@@ -62,7 +74,11 @@ class MaskPrediction:
         image.save(path, "PNG")
 
     def save_overlay(self, path: str | Path) -> None:
-        """Writes the picture as a PNG, with the pixels of each class but `background` in the class's colour."""
+        """Writes the picture as a PNG, with the pixels of each class except `background` in the class's colour.
+
+        Args:
+            path: The file to write.
+        """
         colours = np.array(self.palette, dtype=np.uint8)[self.mask]
         coloured = np.array([name != BACKGROUND for name in self.share])[self.mask]
         picture = self.picture()
@@ -70,7 +86,7 @@ class MaskPrediction:
         Image.composite(blended, picture, Image.fromarray(coloured)).save(path, "PNG")
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the prediction for JSON, without its mask."""
+        """Returns the size and the shares as JSON, without the mask."""
         height, width = self.mask.shape
         return {"source": self.source, "width": width, "height": height, "share": self.share}
 

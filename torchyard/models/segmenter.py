@@ -45,7 +45,9 @@ class MaskMetadata(BaseModel, frozen=True, strict=True):
 
 
 class Segmenter(PictureModel[MaskPrediction]):
-    """A model of masks. Its logits are (samples, outputs, height, width) at the size of its inputs."""
+    """A segmentation model. Its logits are (samples, outputs, height, width) at the size of its inputs, and it predicts
+    a `MaskPrediction`. One output is the logit of the second class.
+    """
 
     def __init__(
         self, module: nn.Module, *, state: Mapping[str, Any], config: Segmentation, device: torch.device

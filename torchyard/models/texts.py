@@ -48,7 +48,9 @@ class TextMetadata(BaseModel, frozen=True, strict=True):
 
 
 class TextClassifier(Model[list[int], ClassPrediction]):
-    """A classifier of texts. Its inputs are `input_ids` and `attention_mask` (samples, tokens)."""
+    """A classifier of texts. Its inputs are `input_ids` and `attention_mask` (samples, tokens), its logits (samples,
+    classes).
+    """
 
     def __init__(
         self, module: nn.Module, *, state: Mapping[str, Any], config: TextClassification, device: torch.device
@@ -65,7 +67,7 @@ class TextClassifier(Model[list[int], ClassPrediction]):
         return {"max_length": self._max_length, "tokens": self._encoder.size}
 
     def listed(self, source: Any) -> tuple[list[Any], bool]:
-        """A string is a text; a Path is a file with a text a line, of which blank ones are left out."""
+        """Returns the single texts of `source`. A `Path` is a file with one text a line; blank lines are skipped."""
         if isinstance(source, (list, tuple)):
             sources = cast("list[Any]", source)
             return [single for item in sources for single in self.listed(item)[0]], True

@@ -1,12 +1,11 @@
-"""The run context: what a training script tells the service, and asks it.
+"""The run context: what a training program tells the service, and asks it.
 
-Outside the service (without `TORCHYARD_RUN_DIR`) it writes nothing, `resume` returns None, and nobody asks to stop.
+Outside the service (without `TORCHYARD_RUN_DIR`) it writes nothing, `resume` returns None, and no stop is requested.
 """
 
 import atexit
 from collections.abc import Mapping
 from itertools import islice
-import json
 import os
 from pathlib import Path
 import signal
@@ -35,7 +34,7 @@ from torchyard.run.showing import Showing
 from torchyard.run.shownlog import ShownLog
 from torchyard.run.tensors import has_safetensors
 from torchyard.run.together import Joint, Ranks
-from torchyard.run.values import LARGEST_EPOCH, MOST_METRICS, check_names, number, whole, whole_or_none
+from torchyard.run.values import LARGEST_EPOCH, MOST_METRICS, check_names, number, plain, whole, whole_or_none
 
 _MESSAGE_LIMIT = 10_000
 FULL_DISK_S = 600.0
@@ -43,10 +42,10 @@ FULL_DISK_S = 600.0
 
 
 class Run(Given, Showing):
-    """One rank's view of its attempt. Every rank may call every method; only rank 0 writes.
+    """The run context of one rank. Every rank may call every method; only rank 0 writes.
 
-    A thread writes the events, and checkpoints if asked for. The next call raises the OSError that it met. A full
-    disk is not an error: what does not fit waits in memory, and `flush` and `close` wait for space.
+    A thread writes the events, and checkpoints in the background. The next call raises the OSError of that thread. On a
+    full disk nothing is raised: data waits in memory, and `flush` and `close` wait for space.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -76,10 +75,18 @@ class Run(Given, Showing):
             self._profiling = profiling_of(environ, self._dir, rank=self.rank, tell=self.message)
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
-        """Records numbers or one-element tensors, measured at optimizer step `step`. NaN and infinities are kept.
+        """Records metrics of an optimizer step. It never waits for a GPU: a thread fetches tensors later.
 
-        A tensor is copied on its device, and a thread fetches it later: this never waits for a GPU. Raises TypeError
-        and ValueError for a name, a value or a step that cannot be recorded.
+        Args:
+            values: Numbers or one-element tensors by key, such as `train/loss`. NaN and infinities are kept.
+            step: The optimizer step, from 0.
+
+        Raises:
+            TypeError: A value is not a number, or `step` is not a whole number.
+            ValueError: A name, a value or the step is out of range.
+
+        Example:
+            >>> run.log({"train/loss": 0.7, "train/lr": torch.tensor(0.1)}, step=1)
         """
         self._checkpoints.poll()
         if self._events is not None:
@@ -89,9 +96,20 @@ class Run(Given, Showing):
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
-        """Records how far the run is. Cheap enough for every step. Epochs count from 1.
+        """Records how far the run is. It is cheap enough for every step.
 
-        Raises TypeError and ValueError for what is no whole number.
+        Args:
+            step: Optimizer steps done.
+            total_steps: Steps of the whole run. The service computes the remaining time from it.
+            epoch: The current epoch, from 1.
+            epochs: Epochs of the whole run.
+
+        Raises:
+            TypeError: A value is not a whole number.
+            ValueError: A value is out of range.
+
+        Example:
+            >>> run.progress(step=5, total_steps=100, epoch=1, epochs=10)
         """
         self._checkpoints.poll()
         if self._events is not None:
@@ -99,18 +117,34 @@ class Run(Given, Showing):
         self._note(step, epoch)
 
     def message(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
-        """Sends a sentence to the people who watch the job."""
+        """Adds a message to the job's events.
+
+        Args:
+            text: At most 10,000 characters.
+            level: How important it is.
+
+        Example:
+            >>> run.message("the validation set has no cracks", "warning")
+        """
         self._checkpoints.poll()
         self._message(text, level)
 
     def card(self, values: Mapping[str, Any]) -> None:
-        """Records what this run is, as JSON: its model's size, its speed, its data. The last card counts.
+        """Sets the model card: facts about the model as JSON. The last card replaces earlier ones.
 
-        Raises TypeError and ValueError for values that JSON cannot hold, and for more than 200 keys or 64 KiB.
+        Args:
+            values: At most 200 keys and 64 KiB.
+
+        Raises:
+            TypeError: JSON cannot hold a value.
+            ValueError: There are too many keys or bytes.
+
+        Example:
+            >>> run.card({"parameters": 9098, "samples_per_second": 5120.4})
         """
         self._checkpoints.poll()
         if self._events is not None:
-            self._events.card(_plain(values))
+            self._events.card(plain(values))
 
     def save_checkpoint(
         self,
@@ -128,30 +162,36 @@ class Run(Given, Showing):
         owned: bool = False,
         ranks: Ranks | None = None,
     ) -> None:
-        """Publishes a checkpoint: `state` as `state.pt`, `weights` (a dict of tensors) as `model.safetensors`, and
-        further `files` (bytes, or a function that writes into the open file that it gets). `card` goes into the
-        manifest, as the method `card` takes it.
+        """Saves a checkpoint. Any rank may call it, or rank 0 alone: it is no collective, except with `ranks`.
 
-        `resume` gives back `state` with its tensors on the CPU, NumPy's arrays as tensors and its numbers as Python's,
-        paths as texts. What it could not give back, as objects of classes, raises TypeError with the path of its key.
-        This is no collective: every rank may call it, or rank 0 alone. The checkpoint is named after `epoch`, or after
-        `step` if `epoch` is None or has not ended; a second one of the same is a checkpoint of its own. Raises OSError
-        and keeps earlier checkpoints whole if it fails, and TypeError and ValueError for a name, a metric or a step
-        that cannot be recorded.
+        The checkpoint is named after `epoch`, or after `step` if the epoch has not ended. A failure keeps earlier
+        checkpoints whole. On a full disk a copy waits in host memory, an event says so, and a retry follows every 30 s
+        until the next checkpoint replaces it.
 
-        With `background`, it copies the tensors to host memory and returns. A thread does the rest, which includes the
-        functions in `files`: one checkpoint at a time. The next call raises what the thread met, once. A rank that
-        leaves after `should_stop` gains nothing by it.
+        Args:
+            state: What `resume` returns: tensors, numbers, texts, lists and dicts. NumPy arrays come back as tensors.
+                It is saved as `state.pt`.
+            step: Optimizer steps done.
+            epoch: Epochs done or begun, from 1.
+            metrics: Numbers to choose the best checkpoint by, such as `val/loss`.
+            end_of_epoch: Whether `epoch` has ended.
+            files: Further files by name: bytes, or a function that writes into an open file. It may be called again.
+            weights: Tensors by name, saved as `model.safetensors`.
+            card: A model card, as in `card`.
+            background: Return after a copy of the tensors to host memory. A thread writes the files; the next call
+                raises its error once. It gains nothing in a rank that leaves after `should_stop`.
+            unfit: A function that gets the state and returns a reason not to save it, or None.
+            owned: Nothing changes the tensors any more, so tensors in host memory are not copied.
+            ranks: The ranks of a collective save: each writes its part of `state`, without `weights`.
 
-        If the disk is full, nothing is raised: a copy of the checkpoint waits in host memory, the job is told, and a
-        retry follows every 30 s until the next checkpoint replaces it. `flush` waits for the last one. Functions in
-        `files` may then be called more than once.
+        Raises:
+            OSError: The files cannot be written.
+            TypeError: `resume` could not return a value of `state`; the message has the path of its key.
+            ValueError: A name, a metric or the step is out of range.
 
-        `unfit` gets the state as it will be saved, and returns a reason not to publish it, or None. With a reason,
-        nothing is written, the newest checkpoint stays the newest, and the job is told.
-
-        `owned`: nothing changes the tensors any more, so that none in host memory is copied. With `ranks` it is a
-        collective: each rank writes what it has of `state`, and there are no `weights`.
+        Example:
+            >>> model = torch.nn.Linear(4, 2)
+            >>> run.save_checkpoint({"model": model.state_dict()}, step=100, epoch=1, metrics={"val/loss": 0.3})
         """
         self._pause.note(step=step, epoch=epoch, whole=end_of_epoch)
         if self._forked:
@@ -165,7 +205,7 @@ class Run(Given, Showing):
             end_of_epoch=end_of_epoch,
             metrics={key: number(key, value) for key, value in metrics.items()},
             files=[],
-            card=None if card is None else _plain(card),
+            card=None if card is None else plain(card),
         )
         if weights is not None and not has_safetensors():
             self._warn_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
@@ -191,14 +231,16 @@ class Run(Given, Showing):
             )
 
     def afterwards(self) -> Afterwards:
-        """Returns what this rank may still say and do when its program has done its work. Ends the profile."""
+        """Returns what this rank may still do after its program has ended. Ends the profile."""
         self.end_profile()
         self._afterwards = self._afterwards or Afterwards(self._dir, self._events, self._agreement)
         return self._afterwards
 
     @property
     def stop_requested(self) -> bool:
-        """Whether this rank knows of a request to stop. The ranks learn of it at different moments."""
+        """Whether this rank knows of a request to stop. Ranks learn of it at different times; `should_stop` agrees on a
+        step.
+        """
         return self._agreement is not None and self._agreement.requested
 
     @property
@@ -217,10 +259,18 @@ class Run(Given, Showing):
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def should_stop(self) -> bool:
-        """Whether to save and leave now. Call it once in each step, on every rank: all get True at the same step.
+        """Returns whether to save and leave now. Call it once in each step on every rank.
 
-        Ranks that have no collective in their step may get True some steps apart. A trial of a sweep is told to leave
-        once it has logged its step, or saved its epoch: one rank at once, several a few steps later.
+        All ranks get True at the same step. Ranks without a collective in their step may get it some steps apart. A
+        trial of a sweep stops after it has logged the step of its rung: one rank at once, several ranks some steps
+        later.
+
+        Returns:
+            True if the job is to stop: on cancel, pause, preemption, drain or a rung.
+
+        Example:
+            >>> run.should_stop()
+            False
         """
         self._checkpoints.poll()
         if self._agreement is not None and self.data is None and self._pause.is_due():
@@ -228,9 +278,13 @@ class Run(Given, Showing):
         return self._agreement is not None and self._agreement.reached()
 
     def pauses_at(self, *, step: int, epochs: int) -> bool:
-        """Whether the attempt was to come to here alone: save, and leave. `epochs`: those that have ended.
+        """Returns whether the attempt ends exactly here, at a rung: then save and leave.
 
-        For a program whose ranks all do the same steps, and all ask: they get True at exactly that step.
+        Use it if all ranks do the same steps and all ask. They get True at exactly that step.
+
+        Args:
+            step: Optimizer steps done.
+            epochs: Epochs that have ended.
         """
         if self._agreement is None or not self._pause.begins_at(step=step, epochs=epochs, wait_s=FULL_DISK_S):
             return False
@@ -238,19 +292,23 @@ class Run(Given, Showing):
         return True
 
     def flush(self) -> None:
-        """Returns when everything logged is written and the last checkpoint is published.
+        """Waits until all logged data is written and the last checkpoint is saved.
 
-        Waits ten minutes for space on a full disk. Then it raises the OSError and drops the checkpoint.
+        Raises:
+            OSError: The disk was full for ten minutes. The checkpoint is lost.
+
+        Example:
+            >>> run.flush()
         """
         self._flush(wait_s=FULL_DISK_S)
 
     def close(self) -> None:
-        """Flushes, and writes nothing afterwards. Called by itself when the program ends."""
+        """Flushes, and writes nothing afterwards. It is called when the program ends."""
         self.end_profile()
         self._close(wait_s=FULL_DISK_S)
 
     def end_profile(self) -> None:
-        """Ends the profile that the job's spec may ask for. Called by itself when the program ends without an error."""
+        """Ends the profile of the job's spec, if there is one. It is called when the program ends without an error."""
         profiling, self._profiling = self._profiling, None
         if profiling is not None:
             profiling.finish()
@@ -338,8 +396,3 @@ class Run(Given, Showing):
         self._checkpoints = CheckpointWriter(self._warn)
         if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `values` as JSON reads them back: with lists for tuples."""
-    return json.loads(json.dumps(dict(values)))

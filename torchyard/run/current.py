@@ -10,10 +10,18 @@ _current: Run | None = None
 
 
 def init() -> Run:
-    """Returns the run context of this process: the same one at every call.
+    """Returns the run context of this process. Every call returns the same one.
 
-    In the service it installs a handler for SIGTERM, which makes `should_stop` return True. A program that never asks
-    and ends without an error within the grace period has finished. The process group is not touched.
+    In the service it installs a handler for SIGTERM, so that `should_stop` can return True. A program that never calls
+    `should_stop` and ends without an error in the grace period has finished. It does not touch the process group.
+
+    Returns:
+        The run context: rank, world size, device, and the methods to log and save.
+
+    Example:
+        >>> run = torchyard.init()
+        >>> run.rank, run.world_size
+        (0, 1)
     """
     global _current  # noqa: PLW0603 a process is one rank of one run
     if _current is None:

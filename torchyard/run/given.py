@@ -1,4 +1,4 @@
-"""What a rank is given: its place, the job's configuration, and the checkpoint to continue from."""
+"""What a rank gets: its rank and device, the job's configuration, and the checkpoint to resume from."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Given:
-    """Reads it from the environment of the rank, and from the files that this names."""
+    """Reads the environment variables of the rank, and the files that they name."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.rank = int(environ.get("RANK", "0"))
@@ -35,38 +35,53 @@ class Given:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The job's resolved configuration. Empty outside the service."""
+        """The job's resolved `config`. Empty outside the service."""
         return json.loads(Path(self._config_path).read_bytes()) if self._config_path else {}
 
     @cached_property
     def device(self) -> "torch.device":
-        """This rank's device: its GPU (or other accelerator) if there is one, else the CPU."""
+        """The device of this rank: its GPU or other accelerator, else the CPU."""
         return accelerator.own_device(self.local_rank)
 
     def resume(self) -> dict[str, Any] | None:
-        """Returns the state that an earlier attempt saved, its tensors on the CPU. None on a fresh start.
+        """Returns the state that an earlier attempt saved. Its tensors are on the CPU, and are read when they are used.
 
-        Values are read from the file when they are used: a rank that needs a part of them does not hold them all.
+        Returns:
+            The `state` of `save_checkpoint`; None on a fresh start.
 
-        Raises OSError, and what `torch.load` raises, if it cannot be read; DataError for one in several files.
+        Raises:
+            OSError: The file cannot be read.
+            DataError: A checkpoint of several files cannot be read.
+
+        Example:
+            >>> run.resume() is None
+            True
         """
         return _state_in(self.resume_folder)
 
     @property
     def resume_folder(self) -> Path | None:
-        """The folder with the files of the checkpoint to continue from. None on a fresh start."""
+        """The folder with the files of the checkpoint to resume from. None on a fresh start."""
         return Path(self._resume_from) if self._resume_from else None
 
     def initial(self) -> dict[str, Any] | None:
-        """Returns the state of the checkpoint that the spec's `init_from` names, read as `resume` reads one.
+        """Returns the state of the checkpoint in the spec's `init_from`.
 
-        None without one, and when the job goes on from a checkpoint of its own. Raises as `resume` does.
+        Returns:
+            The state, as `resume` returns one; None without `init_from`, and if there is a checkpoint to resume from.
+
+        Raises:
+            OSError: The file cannot be read.
+            DataError: A checkpoint of several files cannot be read.
+
+        Example:
+            >>> weights = run.initial()
         """
         return _state_in(self.initial_folder)
 
     @property
     def initial_folder(self) -> Path | None:
-        """The folder with the files of the checkpoint that the spec's `init_from` names. None when there is none."""
+        """The folder with the files of the checkpoint in the spec's `init_from`. None without one."""
         return Path(self._init_from) if self._init_from else None
 
 

@@ -1,4 +1,4 @@
-"""What a run shows besides its metrics: pictures, histograms, tables, texts and confusion matrices, at its steps."""
+"""Logs pictures, histograms, tables, texts and confusion matrices of a run."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from torchyard.run.shownlog import ShownLog
 
 
 class Showing:
-    """The methods of the run context for it. Every rank may call them; only rank 0 writes.
+    """The methods of the run context that log media. Every rank may call them; only rank 0 writes.
 
-    `step`: that of the newest call of `log` or `progress`, if it is not given. What is shown again at the same key,
-    step and number replaces what was there. They raise TypeError and ValueError for what cannot be shown. What is too
-    large, or finds no room on the disk, is left out, and a warning says so. They wait for the device of a tensor.
+    `step` defaults to the step of the last `log` or `progress`. A new item replaces one with the same key, step and
+    number. An item that is too large or finds no disk space is left out, and a warning says so. The methods wait for
+    the device of a tensor.
     """
 
     _shown: ShownLog | None = None
@@ -32,12 +32,26 @@ class Showing:
         classes: Sequence[Any] | None = None,
         number: int = 0,
     ) -> None:
-        """Shows a picture, or a list of them, numbered from `number` on.
+        """Logs a picture or a list of pictures, with or without masks.
 
-        A picture is the bytes of a PNG, JPEG or WebP file, its path, a picture of PIL, a figure of matplotlib, or an
-        array or tensor: H x W, H x W x 3 or 3 x H x W, of whole numbers to 255 or floats from 0 to 1. `truth` and
-        `predicted` are masks of it: arrays H x W of numbers of classes, 255 for none. `classes`: their names, from 0.
-        For a list of pictures, `caption`, `truth` and `predicted` are lists too.
+        Args:
+            key: The name of the series, such as `val/samples`.
+            image: Bytes or the path of a PNG, JPEG or WebP file, a PIL image, a matplotlib figure, or an array or
+                tensor of shape H × W, H × W × 3 or 3 × H × W: integers to 255, or floats from 0 to 1. Or a list of
+                them.
+            step: The optimizer step.
+            caption: A text below the picture. For a list of pictures, a list.
+            truth: The true mask: an array H × W of class numbers; 255 is none. For a list of pictures, a list.
+            predicted: The predicted mask, in the same form.
+            classes: Names of the classes, from number 0.
+            number: The number of the first picture.
+
+        Raises:
+            TypeError: The picture has an unknown type.
+            ValueError: A shape, a value or the length of a list is wrong.
+
+        Example:
+            >>> run.log_image("val/samples", np.zeros((32, 32), np.uint8), step=100, caption="black")
         """
         if self._shown is None:
             return
@@ -55,7 +69,22 @@ class Showing:
             self._shown.add(key, kind, step=self._step(step), number=number + at, **values)
 
     def log_histogram(self, key: str, values: Any, *, step: int | None = None, bins: int = 64) -> None:
-        """Shows how values are distributed: numbers, an array or a tensor, or `(edges, counts)`."""
+        """Logs the distribution of values.
+
+        Args:
+            key: The name of the series.
+            values: Numbers, an array or a tensor of any shape, or a pair `(edges, counts)`. NaN and infinities are left
+                out.
+            step: The optimizer step.
+            bins: The number of bins.
+
+        Raises:
+            TypeError: A value is not a number.
+            ValueError: The edges or counts are not valid.
+
+        Example:
+            >>> run.log_histogram("weights", torch.randn(1000), step=100)
+        """
         if self._shown is not None:
             data = summaries.histogram(values, bins=bins)
             self._shown.add(key, MediaKind.HISTOGRAM, step=self._step(step), data=data)
@@ -63,7 +92,21 @@ class Showing:
     def log_table(
         self, key: str, columns: Sequence[Any], rows: Iterable[Sequence[Any]], *, step: int | None = None
     ) -> None:
-        """Shows a table of texts, numbers, booleans and None. Of a long one the first rows are kept."""
+        """Logs a table. Of a long one, only the first rows are kept.
+
+        Args:
+            key: The name of the series.
+            columns: Names of the columns.
+            rows: One sequence for each row: texts, numbers, booleans or None.
+            step: The optimizer step.
+
+        Raises:
+            TypeError: A value has another type.
+            ValueError: A row has the wrong length.
+
+        Example:
+            >>> run.log_table("worst", ["file", "loss"], [["a.png", 2.5], ["b.png", 1.75]], step=100)
+        """
         if self._shown is not None:
             self._shown.add(key, MediaKind.TABLE, step=self._step(step), data=summaries.table(columns, rows))
 
@@ -77,9 +120,22 @@ class Showing:
         expected: str | Sequence[str | None] | None = None,
         number: int = 0,
     ) -> None:
-        """Shows a text, or a list of them, numbered from `number` on. Of a long one the beginning is kept.
+        """Logs a text or a list of texts. Of a long one, only the beginning is kept.
 
-        `expected`: what the text should be, such as how an example goes on; shown beside it.
+        Args:
+            key: The name of the series.
+            text: The text or the texts.
+            step: The optimizer step.
+            caption: A title. For a list of texts, a list.
+            expected: The text that should be there. For a list of texts, a list.
+            number: The number of the first text.
+
+        Raises:
+            TypeError: A value is not a text.
+            ValueError: The lists differ in length.
+
+        Example:
+            >>> run.log_text("samples", "a cat sat", expected="a cat sat down", step=100)
         """
         if self._shown is None:
             return
@@ -93,7 +149,21 @@ class Showing:
     def log_confusion(
         self, key: str, matrix: Any, *, classes: Sequence[Any] | None = None, step: int | None = None
     ) -> None:
-        """Shows how often each class (a row) was taken for each (a column). `classes`: their names."""
+        """Logs a confusion matrix.
+
+        Args:
+            key: The name of the series.
+            matrix: Counts of shape (classes, classes): a row for each true class, a column for each predicted class.
+            classes: Names of the classes.
+            step: The optimizer step.
+
+        Raises:
+            TypeError: A count is not a number.
+            ValueError: The matrix is not square, or has another size than `classes`.
+
+        Example:
+            >>> run.log_confusion("val/confusion", [[9, 1], [2, 8]], classes=["cat", "dog"], step=100)
+        """
         if self._shown is not None:
             data = summaries.confusion(matrix, classes=classes)
             self._shown.add(key, MediaKind.CONFUSION, step=self._step(step), data=data)

@@ -1,6 +1,7 @@
 """What a program may record: names and numbers, checked when it says them, with the name in every error."""
 
 from collections.abc import Mapping
+import json
 import operator
 import re
 from typing import Any
@@ -53,6 +54,11 @@ def whole(name: str, value: Any, *, most: int = LARGEST_STEP) -> int:
 def whole_or_none(name: str, value: Any, *, most: int = LARGEST_STEP) -> int | None:
     """Returns what `whole` does, and None for None."""
     return None if value is None else whole(name, value, most=most)
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `values` as JSON reads them back: with lists for tuples. Raises TypeError and ValueError."""
+    return json.loads(json.dumps(dict(values)))
 
 
 def _shown(value: object) -> str:

@@ -300,6 +300,24 @@ test("a link of somebody else does not change the account unasked", async () => 
   await leave(visited);
 });
 
+test("the docs are reached from the menu, searched, and lead back, and nothing breaks their policy", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  await page.getByLabel("Menu of admin").click();
+  await page.getByRole("link", { name: "Docs" }).click();
+  await page.getByRole("heading", { level: 1, name: "Documentation" }).waitFor();
+  await page.getByLabel("Search the docs").fill("reservation");
+  await page.keyboard.press("Enter");
+  await page.locator("ul.search a", { hasText: "Concepts" }).click();
+  await page.getByRole("heading", { level: 1, name: "Concepts" }).waitFor();
+  await page.getByRole("link", { name: "Try REST" }).click();
+  await page.getByText("/v1/jobs", { exact: true }).first().waitFor();
+  await page.goBack();
+  await page.getByRole("link", { name: "Open Torchyard" }).click();
+  await page.getByRole("heading", { name: "Queue" }).waitFor();
+  await leave(visited);
+});
+
 test("what a browser loads first is small and in few files", async () => {
   const context = await freshContext(browser);
   const page = await context.newPage();

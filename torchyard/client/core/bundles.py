@@ -1,4 +1,4 @@
-"""The operations on bundles."""
+"""Operations on bundles: uploaded code and data."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BundlesCore(Core):
-    """Operations over one connection. The caller's own bundles are all that the service shows."""
+    """Operations on your bundles: uploaded code and data. A bundle is named by the sha256 of its tar."""
 
     async def upload(
         self,
@@ -27,40 +27,96 @@ class BundlesCore(Core):
         progress: OnUpload | None = None,
         on_copied: Callable[[int], None] | None = None,
     ) -> BundleView:
-        """Uploads what the service does not have of the bundle, over as many connections as that takes.
+        """Uploads the parts of a bundle that the service does not have. `client.run` calls it for you.
 
-        Sends nothing if the service has it all. What other bundles of yours have is copied there; `on_copied` is called
-        with those bytes. Raises TooLarge, QuotaExceeded, ConfigError or InvalidBundle if a file has changed since it
-        was packed, OSError, and ServerUnreachable if the connection is lost for longer than `patience`.
+        Args:
+            bundle: A packed folder.
+            progress: Called with the bytes so far and in all.
+            on_copied: Called with the bytes that the service copied from your other bundles.
+
+        Raises:
+            TooLarge: The bundle is above the service's limit.
+            QuotaExceeded: The bundle exceeds your quota.
+            ConfigError: A file cannot be read.
+            InvalidBundle: A file has changed since it was packed.
+            ServerUnreachable: The connection was lost for longer than `patience`.
         """
         return await self._connection.upload(bundle, on_progress=progress, on_copied=on_copied)
 
     def list(self, *, limit: int | None = None) -> AsyncGenerator[BundleView]:
-        """Yields one's bundles and unfinished uploads, newest first."""
+        """Yields your bundles and unfinished uploads, newest first.
+
+        Args:
+            limit: Maximum number of bundles; None: all.
+
+        Example:
+            >>> {bundle.state for bundle in client.bundles.list()} <= {"complete", "partial"}
+            True
+        """
         return self._connection.pages(calls.bundles(limit=limit), limit=limit)
 
     async def get(self, sha256: str) -> BundleView:
-        """Returns the bundle, or what has arrived of it. Raises NotFound."""
+        """Returns a bundle, complete or partial.
+
+        Args:
+            sha256: The sha256 of its tar.
+
+        Raises:
+            NotFound: You have no such bundle.
+        """
         return await self._connection.answer(calls.bundle(sha256))
 
     async def named(self, name: str) -> BundleView:
-        """Returns one's complete bundle of that name. Raises NotFound."""
+        """Returns your complete bundle with a name.
+
+        Args:
+            name: The name.
+
+        Raises:
+            NotFound: You have no such bundle.
+        """
         return await find_data(self._connection, name)
 
     async def name(self, sha256: str, name: str) -> BundleView:
-        """Gives a complete bundle a name, in place of another one of yours that has it. Raises NotFound."""
+        """Names a complete bundle. Your other bundle with this name loses it.
+
+        Args:
+            sha256: The sha256 of its tar.
+            name: The name.
+
+        Raises:
+            NotFound: You have no such bundle.
+        """
         return await self._connection.answer(calls.name_bundle(sha256, name))
 
     async def delete(self, sha256: str) -> None:
-        """Deletes the bundle, or what has arrived of it. Raises NotFound, and Conflict while a job needs it."""
+        """Deletes a bundle, complete or partial.
+
+        Args:
+            sha256: The sha256 of its tar.
+
+        Raises:
+            NotFound: You have no such bundle.
+            Conflict: An unfinished job needs it.
+        """
         await self._connection.send(calls.delete_bundle(sha256))
 
     async def download(self, sha256: str, to: str | Path = ".", *, progress: OnProgress | None = None) -> Path:
-        """Fetches the tar of a complete bundle, and returns the path that it wrote: `to`, or if that is a folder, a
-        file in it.
+        """Downloads the tar of a complete bundle, as `client.jobs.download` does.
 
-        The file is written whole, with the right sha256, or not at all; a later download continues one that failed.
-        Raises NotFound, OSError, Conflict if another process downloads the same file, and ServerError.
+        Args:
+            sha256: The sha256 of its tar.
+            to: A path, or a folder.
+            progress: Called with the bytes so far and in all.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            NotFound: You have no such bundle, or it is not complete.
+            Conflict: Another process downloads the same file.
+            ServerError: The bytes have another sha256.
+            OSError: The file cannot be written.
         """
         view = await self.get(sha256)
         if view.state != "complete":

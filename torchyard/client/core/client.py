@@ -30,7 +30,7 @@ from torchyard.contract.jobs.views import JobView
 
 
 class ClientCore(ServiceCore):
-    """The operations of a client: `jobs` and other nouns have the rest."""
+    """The operations of a client. `jobs` and the other attributes have more."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
         super().__init__(Connection(server, transport, patience=patience))
@@ -57,14 +57,29 @@ class ClientCore(ServiceCore):
     async def submit(
         self, spec: Spec, *, idempotency_key: str | None = None, forecast: bool = False, numbered: bool = False
     ) -> AsyncJob:
-        """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
-        the server knows the key, it is the job of the first call with that key. The `init_from` of a spec that is a
-        dict may have the name of a job in place of its id, `digits/best`, or where no job has it, that of a sweep; its
-        mounts may be data by its name, `data:mnist`.
+        """Submits a job, once even if the connection breaks.
 
-        `forecast`: the job's `view.waits_for` says when it is expected to start, and what would start it at once. It
-        takes a moment longer, and is None if the server makes too many forecasts now, or knew the key.
-        `numbered`: if a job has the spec's name, the new one gets `name-2`, `name-3`, …; two of one host get two names.
+        Args:
+            spec: The job spec. In a dict, `init_from` may have the name of a job or a sweep (`digits/best`), and a
+                mount the name of uploaded data (`data:mnist`).
+            idempotency_key: A name for this request. For 24 hours, the same spec with the same key returns the same
+                job.
+            forecast: Also answer when the job is expected to start (`view.waits_for`). It takes a moment longer; None
+                if the service makes too many forecasts.
+            numbered: If the name is taken, use `name-2`, `name-3`, ….
+
+        Returns:
+            A `Job`; an `AsyncJob` from an AsyncClient.
+
+        Raises:
+            InvalidSpec: The spec is not valid. `errors` names each field.
+            QuotaExceeded: Your quota does not allow the job.
+            IdempotencyMismatch: The key was used for a different spec.
+
+        Example:
+            >>> job = client.submit(spec, idempotency_key="nightly-1")
+            >>> job.name, job.state.value
+            ('next', 'queued')
         """
         (exact,) = await with_ids(self._connection, [spec])
         if numbered:
@@ -95,19 +110,47 @@ class ClientCore(ServiceCore):
         idempotency_key: str | None = None,
         **spec: Any,
     ) -> AsyncJob:
-        """Packs `folder`, uploads what the server does not have of it, and submits a job that runs `program` of it.
+        """Packs a folder, uploads its new parts, and submits a job that runs a program in it.
 
-        It runs on one host, or on `nodes` machines of a `pool` with so many `devices` each.
+        Without `name`, the job has the name of the folder, with a number if that is taken. With an `idempotency_key` it
+        never gets a number.
 
-        `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `include` are paths
-        and patterns of files that git ignores and the program needs; a warning says what else git leaves out. `mounts`
-        are more folders, packed whole, `data:NAME`, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`, or at
-        a path of its folder, such as `./data`. `checkpoints` are patterns of files that become checkpoints, `keep`
-        those of files and folders that are stored by their paths. `python` is the name or the path of an environment
-        that a worker offers. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
-        `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number where a job has
-        that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
-        Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
+        Args:
+            program: A file that ends in `.py`, a module (with `module`), or a command of the folder.
+            args: Arguments of the program.
+            module: Run `program` as a module, as `python -m` does.
+            folder: The folder to pack. Files that git or .torchyardignore ignores are left out; a warning names them.
+            devices: Devices on each node, one process each.
+            nodes: Machines of `pool`.
+            pool: A Slurm pool; None: one of the service's own workers.
+            name: The name of the job.
+            mounts: More folders to upload, `data:NAME`, or URLs. The key is a name, read at `$TORCHYARD_MOUNTS/NAME`,
+                or a path in the folder, such as `./data`.
+            checkpoints: Patterns of files to save as checkpoints.
+            keep: Patterns of files and folders to store.
+            requirements: Packages to install: the path of a requirements.txt or pyproject.toml in the folder, or
+                `script`.
+            python: The name or path of a Python environment of the worker.
+            include: Paths and patterns of ignored files to upload anyway.
+            max_size: Maximum bytes of each folder.
+            idempotency_key: A name for this request, as in `submit`.
+            **spec: Further keys of a job spec: `env`, `time_limit`, `resources`, ….
+
+        Returns:
+            A `Job`; an `AsyncJob` from an AsyncClient.
+
+        Raises:
+            ConfigError: An argument or the folder is not valid.
+            InvalidBundle: A file cannot be packed.
+            TooLarge: A folder is larger than `max_size`.
+            InvalidSpec: The spec is not valid.
+            QuotaExceeded: Your quota does not allow the job or the upload.
+
+        Example:
+            >>> Path("train.py").write_text("print('trained')") > 0
+            True
+            >>> client.run("train.py", name="own", env={"STAGE": "test"}).name
+            'own'
         """
         for key in ("trainer", "config"):
             if key in spec:
@@ -141,15 +184,38 @@ class ClientCore(ServiceCore):
         return await self.submit(wanted, idempotency_key=idempotency_key, numbered=numbered)
 
     async def get(self, ref: str) -> AsyncJob:
-        """Returns the job with the id `ref`, else the newest job of that name, else the only one with that short id:
-        the last digits of it, four at least. It is a `Job`, of an AsyncClient an `AsyncJob`.
+        """Returns a job.
 
-        Raises NotFound, and Conflict if several have it.
+        Args:
+            ref: Its id, its name (the newest job with it), or the last four or more digits of its id.
+
+        Returns:
+            A `Job`; an `AsyncJob` from an AsyncClient.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: Several jobs have these digits.
+
+        Example:
+            >>> client.get("digits").state.value
+            'succeeded'
         """
         return AsyncJob(self._connection, await find_job(self._connection, ref))
 
     async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
-        """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
+        """Waits until a job has ended.
+
+        Args:
+            job_id: The job's id.
+            timeout: Seconds to wait; None: no limit.
+
+        Raises:
+            TimeoutError: The job has not ended in time.
+
+        Example:
+            >>> client.wait(job.id, timeout=60).state.value
+            'succeeded'
+        """
         return await wait_for_end(self._connection, job_id, timeout=timeout)
 
     async def _with_free_name(self, spec: Spec) -> Spec:

@@ -1,4 +1,4 @@
-"""The operations on checkpoints and artifacts."""
+"""Operations on checkpoints, artifacts, stored files and pictures."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
@@ -21,15 +21,31 @@ _ID = re.compile(r"med_[0-9a-f]{32}")
 
 
 class FilesCore(Core):
-    """Operations on the files that a job left."""
+    """Operations on the files of a job. A `job_id` is the full id of a job."""
 
     def checkpoints(self, job_id: str) -> AsyncGenerator[CheckpointView]:
-        """Yields the job's checkpoints, newest first."""
+        """Yields the checkpoints of a job, newest first.
+
+        Example:
+            >>> [found.aliases for found in client.jobs.checkpoints(job.id)]
+            [['best', 'latest', 'epoch-1', 'step-2']]
+        """
         return self._connection.pages(calls.checkpoints(job_id))
 
     async def checkpoint(self, job_id: str, ref: str | None = None) -> CheckpointView:
-        """Returns one checkpoint. `ref` is an id or its beginning, `best`, `latest`, `epoch-N` or `step-N`; without it,
-        the best, else the latest. Raises NotFound, and Conflict if `ref` is the short id of several.
+        """Returns a checkpoint.
+
+        Args:
+            job_id: The job's id.
+            ref: `best`, `latest`, `epoch-N`, `step-N`, an id or its beginning; None: the best one, else the newest.
+
+        Raises:
+            NotFound: There is no such checkpoint.
+            Conflict: Several checkpoints have ids with this beginning.
+
+        Example:
+            >>> client.jobs.checkpoint(job.id, "latest").size
+            5
         """
         return await find_checkpoint(self._connection, job_id, ref)
 
@@ -42,14 +58,30 @@ class FilesCore(Core):
         to: str | Path = ".",
         on_progress: OnProgress | None = None,
     ) -> Path:
-        """Fetches a checkpoint's `state.pt` (of one with a `folder` the folder with all files), or its `file` of that
-        path, and returns the path that it wrote: `to`, or if that is a folder, the server's name in it. `ref`: as
-        `checkpoint`.
+        """Downloads a checkpoint: its `state.pt`, its `folder`, or one file of it.
 
-        It is written whole, with the listed sha256 of each file, or not at all. After a failure the bytes that arrived
-        stay in a `.part` file or folder, and the next download continues from them. Raises NotFound, OSError, Conflict
-        if another process downloads the same, or if the folder is there already, and ServerError if the bytes are not
-        those that the server lists.
+        The file is written whole and with the right sha256, or not at all. After a failure the received bytes stay in a
+        `.part` file, and the next download continues from them.
+
+        Args:
+            job_id: The job's id.
+            ref: The checkpoint, as in `checkpoint`.
+            file: The path of one file of the checkpoint.
+            to: A path, or a folder to put the file into under the service's name.
+            on_progress: Called with the bytes so far and in all.
+
+        Returns:
+            The path of the file or folder.
+
+        Raises:
+            NotFound: There is no such checkpoint or file.
+            Conflict: Another process downloads the same file, or the folder exists.
+            ServerError: The bytes are not those that the service lists.
+            OSError: The file cannot be written.
+
+        Example:
+            >>> client.jobs.download(job.id, "best", to="state.pt").read_bytes()
+            b'state'
         """
         checkpoint = await self.checkpoint(job_id, ref)
         path, of = calls.file_path(job_id, checkpoint.id, file), f"checkpoint {checkpoint.id}"
@@ -58,16 +90,31 @@ class FilesCore(Core):
         )
 
     def artifacts(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
-        """Yields the files that the job left in its folder `artifacts`; with `path`, that file or those in that folder.
+        """Yields the files that a job wrote to its folder `artifacts`. They are stored at the end of each attempt.
 
-        They are stored at the end of each attempt.
+        Args:
+            job_id: The job's id.
+            path: Only this file, or the files in this folder.
+
+        Example:
+            >>> [file.path for file in client.jobs.artifacts(job.id)]
+            []
         """
         return self._connection.pages(calls.artifacts(job_id, path=path))
 
     def kept_files(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
-        """Yields the files of the job's working folder that are kept; with `path`, that file or those in that folder.
+        """Yields the stored files of a job's working folder.
 
-        They are stored at the end of each attempt, and those that the spec's `keep` names while it runs.
+        They are stored at the end of each attempt. Files that the spec's `keep` names are also stored while the job
+        runs.
+
+        Args:
+            job_id: The job's id.
+            path: Only this file, or the files in this folder.
+
+        Example:
+            >>> [file.path for file in client.jobs.kept_files(job.id)]
+            []
         """
         return self._connection.pages(calls.kept_files(job_id, path=path))
 
@@ -79,11 +126,21 @@ class FilesCore(Core):
         timeout: float = 60.0,  # noqa: ASYNC109 - as in Client
         on_progress: Callable[[KeepView], object] | None = None,
     ) -> KeepView:
-        """Has files and folders of the job's working folder stored by the worker on whose host that is, and waits.
+        """Asks the worker to store files and folders of the job's working folder, and waits.
 
-        `paths` are relative to the folder, and may be patterns. `refused` of what it returns says what was not stored.
-        Raises Conflict if the job has no such folder or the worker is away, TimeoutError if the worker has copied
-        nothing more for `timeout` seconds, and Forbidden if the job belongs to another user.
+        Args:
+            job_id: The job's id.
+            paths: At most 32 paths or patterns in the working folder.
+            timeout: Seconds without progress to wait.
+            on_progress: Called with each answer.
+
+        Returns:
+            The result. `refused` has what was not stored.
+
+        Raises:
+            Conflict: The job has no working folder, or its worker is away.
+            TimeoutError: The worker copied nothing for `timeout` seconds.
+            Forbidden: The job is another user's.
         """
         found = await self._connection.answer(calls.ask_to_keep(job_id, paths))
         deadline = time.monotonic() + timeout
@@ -109,10 +166,20 @@ class FilesCore(Core):
         to: str | Path = ".",
         on_progress: OnProgress | None = None,
     ) -> Path:
-        """Fetches the artifact with this path, and returns the path that it wrote: `to`, or if that is a folder, the
-        artifact's own name in it. `kept`: a file that `kept_files` yields instead.
+        """Downloads an artifact, or a stored file of the working folder, as `download` does.
 
-        The file is written whole or continued as by `download`, and raises what that does.
+        Args:
+            job_id: The job's id.
+            path: The path of the file, as listed.
+            kept: Download a stored file of the working folder.
+            to: A path, or a folder.
+            on_progress: Called with the bytes so far and in all.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            NotFound: The job has no such file.
         """
         listed = self.kept_files(job_id, path=path) if kept else self.artifacts(job_id, path=path)
         found = [item async for item in listed if item.path == path]
@@ -130,15 +197,34 @@ class FilesCore(Core):
         return target
 
     def media(self, job_id: str, *, keys: Sequence[str] = ()) -> AsyncGenerator[MediaView]:
-        """Yields what the job shows at its steps, of these keys or of all, by key, step and number."""
+        """Yields the media of a job by key, step and number.
+
+        Args:
+            job_id: The job's id.
+            keys: The keys; none: all.
+
+        Example:
+            >>> [item.key for item in client.jobs.media(job.id)]
+            []
+        """
         return self._connection.pages(calls.media(job_id, keys=keys))
 
     async def download_picture(
         self, job_id: str, item: MediaView, part: MediaPart = "image", *, to: str | Path = "."
     ) -> Path:
-        """Fetches a picture of what `media` yields, and returns the path that it wrote: `to`, or a file in that folder.
+        """Downloads a picture of a media item, as `download` does.
 
-        The file is written whole or continued as by `download`, and raises what that does.
+        Args:
+            job_id: The job's id.
+            item: An item that `media` yields.
+            part: `image`, `truth` or `predicted`.
+            to: A path, or a folder.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            NotFound: The item has no such part.
         """
         picture = item.parts.get(part)
         if picture is None:

@@ -1,4 +1,4 @@
-"""The operations on jobs whose answers are views."""
+"""Operations on jobs."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal, Unpack
@@ -23,63 +23,139 @@ from torchyard.contract.team.roles import Visibility
 
 
 class JobsCore(Core):
-    """Operations on jobs. Each raises NotFound, and Forbidden if it changes a job of another user."""
+    """Operations on jobs. A `job_id` is the full id of a job.
+
+    Each raises NotFound for a job that you may not read, and Forbidden if it changes another user's job.
+    """
 
     async def submit_batch(
         self, specs: Sequence[Spec], *, atomic: bool = False, idempotency_key: str | None = None
     ) -> BatchView:
-        """Submits up to 10,000 jobs, each once even if the connection breaks. Returns for each its id or its error.
+        """Submits up to 10,000 jobs, each once even if the connection breaks.
 
-        `atomic`: all jobs, at most 500, or none. Raises the error of the first that is wrong, then. If the server knows
-        the key, it submits what it has not submitted yet of the same jobs.
+        Args:
+            specs: The job specs.
+            atomic: Store all jobs (at most 500) or none.
+            idempotency_key: A name for this request. After an interruption, the same call submits only the missing
+                jobs.
+
+        Returns:
+            `data` has an id or an error for each job, in order.
+
+        Raises:
+            InvalidSpec: With `atomic`, a spec is not valid.
+
+        Example:
+            >>> found = client.jobs.submit_batch([spec, {**spec, "priority": 101}])
+            >>> found.data[0].id[:4], found.data[1].error.code
+            ('job_', 'invalid_spec')
         """
         exact = await with_ids(self._connection, specs)
         return await self._connection.answer(calls.submit_batch(exact, atomic=atomic, key=idempotency_key))
 
     async def validate(self, spec: Spec) -> JobSpec:
-        """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
+        """Checks a job spec, and returns it with all defaults. Stores nothing.
+
+        Args:
+            spec: The job spec.
+
+        Raises:
+            InvalidSpec: The spec is not valid. `errors` names each field.
+
+        Example:
+            >>> client.jobs.validate(spec).checkpoint.monitor
+            'val/loss'
+        """
         (exact,) = await with_ids(self._connection, [spec])
         return (await self._connection.answer(calls.validate(exact))).spec
 
     async def forecast(self, spec: Spec) -> SpecView:
-        """Returns what `validate` does in `spec`, and in `waits_for` what would become of the job if it were submitted
-        now: whether it would start at once, else when, and what would start it at once. Nothing is stored.
+        """Returns when a job would start if you submitted it now. Stores nothing.
 
-        Raises InvalidSpec, also for secrets, GPUs and targets that are not there, and TooManyRequests.
+        Args:
+            spec: The job spec.
+
+        Returns:
+            `spec` with all defaults, and `waits_for`: `fits`, or the reason, the estimate, and changes with which it
+                would start.
+
+        Raises:
+            InvalidSpec: The spec is not valid, or names a secret, GPU or channel that does not exist.
+            TooManyRequests: You asked for more than two forecasts a second.
+
+        Example:
+            >>> client.jobs.forecast(spec).waits_for.position
+            1
         """
         (exact,) = await with_ids(self._connection, [spec])
         return await self._connection.answer(calls.validate(exact, forecast=True))
 
     async def advice(self, job_id: str) -> AdviceView:
-        """Returns what is the matter with the job and what to do. Raises NotFound, also if the service is older."""
+        """Diagnoses a job: its problem, the cause, the evidence, and the steps to take.
+
+        Raises:
+            NotFound: There is no such job, or the service is older.
+
+        Example:
+            >>> client.jobs.advice(job.id).severity
+            'info'
+        """
         return await self._connection.answer(calls.advice(job_id))
 
     def list(
         self, *, sort: JobSort = "created", limit: int | None = None, **matching: Unpack[Listed]
     ) -> AsyncGenerator[JobSummary]:
-        """Yields the jobs that match every argument, newest first: `state` (one of these), `q`, `name`, `owner`,
-        `trainer`, `init_from` (the id of the job from which they start), `labels` (all of them), `sweep` and `schedule`
-        (their ids), `starred`, `archived`, `created_after` and `created_before`. `get` returns all of a job.
+        """Yields the jobs that match every argument, newest first. `get` returns all fields of one.
 
-        `q` is a part of the name, the id, the owner, a label's value or the notes' beginning. With `archived`, archived
-        jobs are listed in place of the others. A `sort` with a leading `-` is reversed. Raises
-        InvalidRequest.
+        Args:
+            sort: `created`, `started`, `finished`, `priority`, `name`, `owner` or `state`. A leading `-` reverses the
+                order.
+            limit: Maximum number of jobs; None: all.
+            **matching: `state` (a list: any of them), `q` (a part of the name, id, owner, a label or the notes),
+                `name`, `owner`, `trainer`, `init_from`, `retry_of`, `sweep` and `schedule` (ids), `labels` (all of
+                them), `starred`, `archived` (only archived jobs), `created_after` and `created_before`.
+
+        Raises:
+            InvalidRequest: An argument is not valid.
+
+        Example:
+            >>> [row.name for row in client.jobs.list(state=["succeeded"], q="dig")]
+            ['digits']
         """
         call = calls.jobs(query_of(matching), sort=None if sort == "created" else sort, limit=limit)
         return self._connection.pages(call, limit=limit)
 
     async def count(self, **matching: Unpack[Matching]) -> Mapping[JobState, int]:
-        """Returns how many jobs that match every argument, as those of `list`, are in each state.
+        """Counts the jobs in each state. States without jobs are omitted.
 
-        States without any are left out. A `state` changes nothing. With another argument than `owner` and `archived`,
-        the newest 1,000 that match are counted of more than 10,000 jobs.
+        With an argument other than `owner` and `archived`, it counts at most the newest 1,000 matching jobs of more
+        than 10,000.
+
+        Args:
+            **matching: The arguments of `list`. `state` has no effect.
+
+        Example:
+            >>> client.jobs.count(name="digits")["succeeded"]
+            1
         """
         return (await self._connection.answer(calls.counts(filter_of(matching)))).counts or {}
 
     async def groups(self, by: str, **matching: Unpack[Listed]) -> Sequence[JobGroup]:
-        """Returns how many jobs that match every argument, as those of `list`, have each value of a label, by state.
+        """Counts the jobs with each value of a label, by state.
 
-        `by` is `label:KEY`. At most 200 groups, the largest first, of the newest 10,000 jobs. Raises InvalidRequest.
+        Args:
+            by: `label:KEY`.
+            **matching: The arguments of `list`.
+
+        Returns:
+            At most 200 groups of the newest 10,000 matching jobs, the largest first.
+
+        Raises:
+            InvalidRequest: `by` is not valid.
+
+        Example:
+            >>> [(group.value, group.total) for group in client.jobs.groups("label:team")]
+            [('bridges', 1)]
         """
         return (await self._connection.answer(calls.groups(query_of(matching), by=by))).groups or []
 
@@ -93,11 +169,23 @@ class JobsCore(Core):
         dry_run: bool = False,
         **matching: Unpack[Matching],
     ) -> ActionsView:
-        """Does the action on the jobs with these `ids`, else on those that match every other argument, as those of
-        `list`.
+        """Does one action on many jobs. A refused job does not stop the others.
 
-        At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are. With
-        `now`, a cancel kills, as in `cancel`. The action `label` sets `set_labels`, or removes those that are None.
+        Args:
+            action: `cancel`, `pause`, `resume`, `delete`, `archive`, `unarchive`, `label`, `star` or `unstar`.
+            ids: The ids of the jobs; None: the jobs that match the other arguments.
+            now: Kill running jobs at once (`cancel` only).
+            set_labels: Labels to set (`label` only); None as a value removes a label.
+            dry_run: Change nothing, only count the jobs.
+            **matching: The arguments of `list` without the times.
+
+        Returns:
+            The numbers of matched and changed jobs. One call changes at most 1,000 jobs: repeat it while `more` is
+                true.
+
+        Example:
+            >>> client.jobs.act("label", [job.id], set_labels={"team": "bridges"}).done
+            1
         """
         where = filter_of(matching)
         call = calls.act(action, ids=ids, where=where, now=now, labels=set_labels, dry_run=dry_run)
@@ -115,9 +203,24 @@ class JobsCore(Core):
         notes_before: str | None = None,
         archived: bool | None = None,
     ) -> JobView:
-        """Changes what is given; `labels` replaces all labels, and empty `notes` remove them. Raises Conflict if the
-        job's state forbids it or its notes are not `notes_before` any more, and Forbidden if the job belongs to another
-        user.
+        """Changes fields of a job. Omitted ones stay.
+
+        Args:
+            job_id: The job's id.
+            name: Its name.
+            labels: All its labels.
+            priority: Its priority, while it is queued.
+            visibility: `private` or `team`.
+            notes: Markdown of at most 64 KiB; empty removes the notes.
+            notes_before: The notes that you read before: if they changed, nothing happens.
+            archived: Whether lists hide the finished job.
+
+        Raises:
+            Conflict: The job's state forbids the change, or the notes are not `notes_before`.
+
+        Example:
+            >>> client.jobs.update(job.id, notes="lr too high", notes_before="").notes
+            'lr too high'
         """
         call = calls.update(
             job_id,
@@ -132,25 +235,63 @@ class JobsCore(Core):
         return await self._connection.answer(call)
 
     async def star(self, job_id: str, *, starred: bool = True) -> None:
-        """Stars a job that you may read, or removes your star. Only you see it."""
+        """Stars a job, or removes your star. Only you see it.
+
+        Args:
+            job_id: The job's id.
+            starred: False removes the star.
+
+        Example:
+            >>> client.jobs.star(job.id)
+        """
         await self._connection.send(calls.star(job_id, starred=starred))
 
     async def cancel(self, job_id: str, *, now: bool = False) -> JobView:
-        """Asks the job to save a checkpoint and stop. With `now` it is killed without one, also if it stops already.
+        """Asks a job to save a checkpoint and stop.
 
-        Raises Conflict if it has ended.
+        Args:
+            job_id: The job's id.
+            now: Kill it at once, without a checkpoint.
+
+        Raises:
+            Conflict: The job has ended.
+
+        Example:
+            >>> client.jobs.cancel(client.submit(spec).id).state.value
+            'cancelled'
         """
         return await self._connection.answer(calls.cancel(job_id, now=now))
 
     async def pause(self, job_id: str) -> JobView:
-        """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
+        """Asks a job to save a checkpoint and release its devices.
+
+        Raises:
+            Conflict: The job has ended.
+
+        Example:
+            >>> waiting = client.submit(spec)
+            >>> client.jobs.pause(waiting.id).state.value
+            'paused'
+        """
         return await self._connection.answer(calls.pause(job_id))
 
     async def price_of_stop(
         self, job_id: str, action: Literal["cancel", "pause"] = "cancel", *, now: bool = False
     ) -> StopView:
-        """Returns what a cancel or a pause of the job would cost: what it loses if it does not save first, as with
-        `now` it does not. Nothing is done. Raises ServerError if the service is older.
+        """Returns the work that a stop would lose: the work since the newest checkpoint. Changes nothing.
+
+        Args:
+            job_id: The job's id.
+            action: `cancel` or `pause`.
+            now: Ask for a cancel without a checkpoint.
+
+        Raises:
+            ServerError: The service is older.
+            Conflict: The job has ended.
+
+        Example:
+            >>> client.jobs.price_of_stop(client.submit(spec).id).device_seconds
+            0.0
         """
         # Not by `?dry_run=true`: an older service would not know it, and stop the job.
         asked = calls.act(action, ids=[job_id], where=filter_of({}), now=now, labels=None, dry_run=True)
@@ -164,15 +305,39 @@ class JobsCore(Core):
         return answer.price
 
     async def resume(self, job_id: str, *, devices: int | None = None) -> JobView:
-        """Lets a paused job continue from its newest checkpoint, on so many `devices` of each node, or on as many as
-        before. Raises Conflict if it has ended, or for other devices, if it is not paused.
+        """Queues a paused job again. It resumes from its newest checkpoint.
+
+        Args:
+            job_id: The job's id.
+            devices: Devices on each node; None: as before.
+
+        Raises:
+            Conflict: The job has ended, or `devices` is given and it is not paused.
+
+        Example:
+            >>> waiting = client.submit(spec)
+            >>> waiting.pause().state.value, client.jobs.resume(waiting.id).state.value
+            ('paused', 'queued')
         """
         return await self._connection.answer(calls.resume(job_id, devices=devices))
 
     async def delete(self, job_id: str) -> None:
-        """Removes the job and everything that it stored. Raises Conflict if it has not ended."""
+        """Deletes a finished job and everything that it stored.
+
+        Raises:
+            Conflict: The job has not ended.
+
+        Example:
+            >>> ended = client.submit(spec).cancel()
+            >>> client.jobs.delete(ended.id)
+        """
         await self._connection.send(calls.delete(job_id))
 
     def attempts(self, job_id: str) -> AsyncGenerator[AttemptView]:
-        """Yields the runs of the job, oldest first."""
+        """Yields the attempts of a job, oldest first.
+
+        Example:
+            >>> [(attempt.number, attempt.end_reason.value) for attempt in client.jobs.attempts(job.id)]
+            [(1, 'completed')]
+        """
         return self._connection.pages(calls.attempts(job_id))

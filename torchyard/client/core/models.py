@@ -1,4 +1,4 @@
-"""The operations on models. Each names one as `NAME` (one's own) or `OWNER/NAME`, with `@VERSION` behind it."""
+"""Operations on models. `ref` is `NAME` (your model) or `OWNER/NAME`, optionally with `@VERSION`."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -19,24 +19,44 @@ from torchyard.contract.wire.view import Page, View
 
 
 class ModelsCore(Core):
-    """Operations on models. Each raises NotFound, InvalidRequest for what names no model, and Forbidden if it changes
-    one of another user.
+    """Operations on models. A `ref` is `NAME` (your model) or `OWNER/NAME`, optionally with `@VERSION`.
+
+    Each raises NotFound, InvalidRequest for a `ref` that is not valid, and Forbidden if it changes another user's
+    model.
     """
 
     _own_name: str | None = None
 
     def list(self, *, owner: str | None = None, name: str | None = None) -> AsyncGenerator[ModelView]:
-        """Yields the models that one may read, by owner and name: all, those of one owner, or those with this name."""
+        """Yields the models that you may read, by owner and name.
+
+        Args:
+            owner: Only this user.
+            name: Only this name.
+
+        Example:
+            >>> added = client.models.add("cracks", job.id)
+            >>> [(model.name, model.newest.version) for model in client.models.list(name="cracks")]
+            [('cracks', 1)]
+        """
         params = {"owner": owner, "name": name, "limit": LARGE_PAGE}
         return self._connection.pages(Call(Page[ModelView], "GET", "/v1/models", params))
 
     async def get(self, ref: str) -> ModelView:
-        """Returns a model with its newest version, whichever version `ref` names."""
+        """Returns a model and its newest version.
+
+        Args:
+            ref: The model; its version has no effect.
+        """
         owner, name, _ = await self._parsed(ref)
         return await self._connection.answer(Call(ModelView, "GET", _path(owner, name)))
 
     async def versions(self, ref: str) -> AsyncGenerator[ModelVersionSummary]:
-        """Yields the versions of a model, newest first."""
+        """Yields the versions of a model, newest first.
+
+        Args:
+            ref: The model.
+        """
         owner, name, _ = await self._parsed(ref)
         call = Call(Page[ModelVersionSummary], "GET", f"{_path(owner, name)}/versions", {"limit": LARGE_PAGE})
         async with aclosing(self._connection.pages(call)) as versions:
@@ -44,17 +64,34 @@ class ModelsCore(Core):
                 yield version
 
     async def version(self, ref: str) -> ModelVersionView:
-        """Returns the version that `ref` names, else the newest, with its card."""
+        """Returns a version and its model card.
+
+        Args:
+            ref: The model with a version; without one, the newest.
+        """
         return await self._connection.answer(Call(ModelVersionView, "GET", _version_path(*await self._parsed(ref))))
 
     async def add(
         self, name: str, job_id: str, ref: str | None = None, *, visibility: Visibility | None = None
     ) -> ModelVersionView:
-        """Keeps a checkpoint of a job as the next version of one's own model `name`, and returns the version. The first
-        one makes the model, with this `visibility` or the server's. `ref` is one of `jobs.checkpoint`.
+        """Saves a checkpoint as the next version of your model. The first version creates the model.
 
-        If the newest version has this checkpoint already, it returns that. Raises QuotaExceeded, and Conflict for
-        another visibility than the model has.
+        If the newest version already has this checkpoint, it returns that version.
+
+        Args:
+            name: The name of the model.
+            job_id: The job's id.
+            ref: The checkpoint: `best`, `latest`, `epoch-N`, `step-N` or an id; None: the best one, else the newest.
+            visibility: `private` or `team`; None: the server's default, or that of the model.
+
+        Raises:
+            QuotaExceeded: The files exceed your quota.
+            Conflict: The model has another visibility.
+
+        Example:
+            >>> version = client.models.add("digits", job.id, "best")
+            >>> version.name, version.version
+            ('digits', 1)
         """
         checkpoint = await find_checkpoint(self._connection, job_id, ref)
         content = json.dumps(given({"name": name, "from": f"{job_id}/{checkpoint.id}", "visibility": visibility}))
@@ -62,7 +99,12 @@ class ModelsCore(Core):
         return await self._connection.answer(call)
 
     async def share(self, ref: str, visibility: Visibility) -> ModelView:
-        """Changes who may read a model with all its versions: `team` or `private`. Returns the model."""
+        """Changes who may read a model with all its versions.
+
+        Args:
+            ref: The model.
+            visibility: `team` or `private`.
+        """
         owner, name, _ = await self._parsed(ref)
         content = json.dumps({"visibility": visibility})
         return await self._connection.answer(
@@ -70,7 +112,11 @@ class ModelsCore(Core):
         )
 
     async def remove(self, ref: str) -> None:
-        """Removes the version that `ref` names, else the model with all its versions. No number is given again."""
+        """Deletes a version, or a model with all its versions. Version numbers are never reused.
+
+        Args:
+            ref: With `@VERSION`, this version; without it, the model.
+        """
         owner, name, number = await self._parsed(ref)
         path = _path(owner, name) if number is None else _version_path(owner, name, number)
         await self._connection.send(Call(View, "DELETE", path, repeatable=False))
@@ -78,11 +124,21 @@ class ModelsCore(Core):
     async def download(
         self, ref: str, *, file: str | None = None, to: str | Path = ".", on_progress: OnProgress | None = None
     ) -> Path:
-        """Fetches the `state.pt` of the version that `ref` names, else of the newest (of one with a `folder` the folder
-        with all files), or its `file` of that path. Returns the path that it wrote: `to`, or if that is a folder, the
-        server's name in it.
+        """Downloads a version: its `state.pt`, its `folder`, or one file of it, as `client.jobs.download` does.
 
-        It is written whole or continued as by `jobs.download`, and raises what that does.
+        Args:
+            ref: The model with a version; without one, the newest.
+            file: The path of one file.
+            to: A path, or a folder.
+            on_progress: Called with the bytes so far and in all.
+
+        Returns:
+            The path of the file or folder.
+
+        Example:
+            >>> added = client.models.add("walls", job.id)
+            >>> client.models.download("walls@1", to="walls.pt").read_bytes()
+            b'state'
         """
         version = await self.version(ref)
         named = str(ModelRef(version.owner, version.name, version.version))

@@ -1,4 +1,4 @@
-"""The operations on targets of notifications, and on messages to them."""
+"""Operations on notification channels and their messages."""
 
 from collections.abc import AsyncGenerator, Sequence
 import json
@@ -15,14 +15,26 @@ _PATH = "/v1/notifications"
 
 
 class NotificationsCore(Core):
-    """Operations over one connection. A target is given by its id, and each raises NotFound without such a target."""
+    """Operations on notification channels. A `target_id` is the full id of a channel.
+
+    Each raises NotFound if there is no such channel.
+    """
 
     def targets(self, *, user: str | None = None) -> AsyncGenerator[TargetView]:
-        """Yields one's own targets by name. An administrator may name a user."""
+        """Yields your notification channels by name.
+
+        Args:
+            user: The channels of this user (administrators only).
+        """
         return self._connection.pages(Call(Page[TargetView], "GET", f"{_PATH}/targets", {"user": user}))
 
     async def find(self, ref: str, *, user: str | None = None) -> TargetView:
-        """Returns the target with this name, else with this id or the only one with this short id."""
+        """Returns a notification channel.
+
+        Args:
+            ref: Its name, its id, or the last four or more digits of its id.
+            user: The owner (administrators only); None: you.
+        """
         found = {target.id: target async for target in self.targets(user=user)}
         named = next((target for target in found.values() if target.name == ref), None)
         target_id = only_id(ref, {target.id: target.name for target in found.values()}) if named is None else named.id
@@ -41,10 +53,25 @@ class NotificationsCore(Core):
         scope: NotificationScope = "own",
         user: str | None = None,
     ) -> NewTargetView:
-        """Adds a target. The secret that signs webhooks is in this answer and nowhere else.
+        """Adds a notification channel. Only this answer has the secret that signs a webhook.
 
-        Raises Conflict if there is one of that name, and Forbidden for what only an administrator may: an address of
-        mail, `scope="all"`, and another `user`.
+        Args:
+            name: The name.
+            address: A URL (`https://…`), or an email address for `mail`.
+            kind: `webhook`, `slack`, `discord` or `mail` (administrators only).
+            on: Events such as `job.failed`; None: `job.failed`, `job.succeeded` and `sweep.finished`.
+            jobs: `all`, or `named`: only jobs that name the channel in `notify`.
+            scope: `own`, or `all` (administrators only): also jobs of the team, and lost workers.
+            user: The owner (administrators only); None: you.
+
+        Raises:
+            Conflict: You have a channel with this name.
+            Forbidden: Only an administrator may do this.
+
+        Example:
+            >>> channel = client.notifications.add("alerts", "https://example.com/hook", on=["job.failed"])
+            >>> channel.name
+            'alerts'
         """
         kinds = None if on is None else [*on]
         new = {"name": name, "address": address, "kind": kind, "on": kinds, "jobs": jobs, "scope": scope, "user": user}
@@ -56,22 +83,38 @@ class NotificationsCore(Core):
     async def change(
         self, target_id: str, *, on: Sequence[EventKind] | None = None, jobs: TargetJobs | None = None
     ) -> TargetView:
-        """Changes what a target is told of."""
+        """Changes a notification channel. Omitted fields stay.
+
+        Args:
+            target_id: The channel's id.
+            on: The events.
+            jobs: `all` or `named`.
+        """
         content = json.dumps(given({"on": None if on is None else [*on], "jobs": jobs}))
         return await self._connection.answer(Call(TargetView, "PATCH", _path(target_id), content=content, headers=JSON))
 
     async def remove(self, target_id: str) -> None:
-        """Removes a target, and gives up what waits for it."""
+        """Deletes a notification channel and its waiting messages."""
         await self._connection.send(Call(View, "DELETE", _path(target_id), repeatable=False))
 
     async def send_test(self, target_id: str) -> MessageView:
-        """Has the service send a message that only shows whether it arrives. Raises TooManyRequests."""
+        """Sends a test message.
+
+        Raises:
+            TooManyRequests: You have sent 60 messages in an hour.
+        """
         return await self._connection.answer(Call(MessageView, "POST", f"{_path(target_id)}/test", repeatable=False))
 
     def messages(
         self, *, target_id: str | None = None, user: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[MessageView]:
-        """Yields messages of the last 7 days, newest first: of all targets, or of one."""
+        """Yields the messages of the last 7 days, newest first.
+
+        Args:
+            target_id: Only messages to this channel.
+            user: The messages of this user (administrators only).
+            limit: Maximum number of messages; None: all.
+        """
         params = {"target": target_id, "user": user, "limit": bounded(limit)}
         return self._connection.pages(Call(Page[MessageView], "GET", f"{_PATH}/messages", params), limit=limit)
 

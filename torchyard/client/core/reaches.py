@@ -1,4 +1,4 @@
-"""The operations on reaches: the ways of a user into a running job."""
+"""Operations on reaches: shells, programs and ports inside running jobs."""
 
 from torchyard.client.calls import reaches as calls
 from torchyard.client.core.base import Core
@@ -7,18 +7,43 @@ from torchyard.contract.reach.views import OpenedReachView
 
 
 class ReachesCore(Core):
-    async def open(self, job_id: str, order: Order) -> OpenedReachView:
-        """Has something be started inside the sandbox of a running job, and returns where to meet it.
+    """Operations on reaches: shells, programs and ports inside running jobs."""
 
-        Raises NotFound, Forbidden unless the job is one's own and the token has the scope `jobs:exec`, and Conflict if
-        the job does not run.
+    async def open(self, job_id: str, order: Order) -> OpenedReachView:
+        """Opens a reach into your own running job.
+
+        Args:
+            job_id: The job's id.
+            order: The program, terminal, ports or SSH session to open.
+
+        Returns:
+            The address of a WebSocket and a secret.
+
+        Raises:
+            NotFound: There is no such job.
+            Forbidden: The job is another user's, or the token lacks the scope `jobs:exec`.
+            Conflict: The job does not run.
         """
         return await self._connection.answer(calls.open_reach(job_id, order))
 
     async def meet_again(self, reach_id: str) -> OpenedReachView:
-        """Returns where to meet what was started, after a cut of the connection. Raises NotFound if it has ended."""
+        """Reconnects to a reach after the connection was lost.
+
+        Args:
+            reach_id: The reach's id.
+
+        Raises:
+            NotFound: The reach has ended.
+        """
         return await self._connection.answer(calls.meet_again(reach_id))
 
     async def end(self, reach_id: str) -> None:
-        """Ends what was started. Raises NotFound if it has ended."""
+        """Ends a reach and its program.
+
+        Args:
+            reach_id: The reach's id.
+
+        Raises:
+            NotFound: The reach has ended.
+        """
         await self._connection.send(calls.end_reach(reach_id))

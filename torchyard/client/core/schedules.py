@@ -1,4 +1,4 @@
-"""The operations on schedules."""
+"""Operations on schedules."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -18,13 +18,27 @@ _PATH = "/v1/schedules"
 
 
 class SchedulesCore(Core):
-    """Operations over one connection. Each raises NotFound, and Forbidden if it changes a schedule of another user."""
+    """Operations on schedules. A `schedule_id` is the full id of a schedule.
+
+    Each raises NotFound for a schedule that you may not read, and Forbidden if it changes another user's schedule.
+    """
 
     async def create(self, spec: Spec, *, idempotency_key: str | None = None) -> ScheduleView:
-        """Adds a schedule: a job spec with its key `schedule`. It is added once even if the connection breaks.
+        """Adds a schedule, once even if the connection breaks.
 
-        The `init_from` may have a name, as in `submit`. Raises InvalidSpec, and Conflict if one has too
-        many.
+        Args:
+            spec: A job spec with the key `schedule`. `init_from` may have a name.
+            idempotency_key: A name for this request. For 24 hours, the same spec with the same key returns the same
+                schedule.
+
+        Raises:
+            InvalidSpec: The spec is not valid. `errors` names each field.
+            Conflict: You have 100 schedules.
+
+        Example:
+            >>> schedule = client.schedules.create({**spec, "schedule": "0 3 * * *"})
+            >>> schedule.state.value, schedule.next_at.minute
+            ('active', 0)
         """
         (exact,) = await with_ids(self._connection, [spec])
         content = encoded(exact, what="job spec", most=MOST_SPEC_BYTES)
@@ -32,9 +46,14 @@ class SchedulesCore(Core):
         return await self._connection.answer(Call(ScheduleView, "POST", _PATH, content=content, headers=headers))
 
     async def get(self, ref: str) -> ScheduleView:
-        """Returns the schedule with the id `ref`, else the newest of that name, else the only one with that short id.
+        """Returns a schedule.
 
-        Raises NotFound, and Conflict if several have it.
+        Args:
+            ref: Its id, its name (the newest schedule with it), or the last four or more digits of its id.
+
+        Raises:
+            NotFound: There is no such schedule.
+            Conflict: Several schedules have these digits.
         """
         short: dict[str, str] = {}
         async with aclosing(self.list()) as schedules:
@@ -49,24 +68,41 @@ class SchedulesCore(Core):
         return await self._connection.answer(_get(found))
 
     def list(self, *, owner: str | None = None) -> AsyncGenerator[ScheduleSummary]:
-        """Yields the schedules that one may read, newest first."""
+        """Yields the schedules that you may read, newest first.
+
+        Args:
+            owner: Only this user.
+        """
         params = {"owner": owner, "limit": LONGEST_PAGE}
         return self._connection.pages(Call(Page[ScheduleSummary], "GET", _PATH, params))
 
     async def pause(self, schedule_id: str) -> ScheduleView:
-        """Lets nothing be submitted until `resume`."""
+        """Pauses a schedule: it submits nothing until `resume`."""
         return await self._connection.answer(_change(schedule_id, paused=True))
 
     async def resume(self, schedule_id: str) -> ScheduleView:
-        """Has jobs submitted again, from the next time on. Raises InvalidSpec if there is none."""
+        """Resumes a schedule from the next scheduled time on.
+
+        Raises:
+            InvalidSpec: No scheduled time is left.
+        """
         return await self._connection.answer(_change(schedule_id, paused=False))
 
     async def change(self, schedule_id: str, schedule: str | Mapping[str, Any]) -> ScheduleView:
-        """Replaces the times: by a cron text, or a whole `schedule`. Raises InvalidRequest and InvalidSpec."""
+        """Replaces the times of a schedule.
+
+        Args:
+            schedule_id: The schedule's id.
+            schedule: A cron expression, or a dict with `cron`, `timezone`, `overlap` and `until`.
+
+        Raises:
+            InvalidRequest: The times are not valid.
+            InvalidSpec: The times never come.
+        """
         return await self._connection.answer(_change(schedule_id, schedule=schedule))
 
     async def delete(self, schedule_id: str) -> None:
-        """Removes a schedule. Its runs stay."""
+        """Deletes a schedule. The jobs that it submitted stay."""
         await self._connection.send(Call(View, "DELETE", _path(schedule_id), repeatable=False))
 
 

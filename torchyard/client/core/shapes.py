@@ -1,4 +1,4 @@
-"""What a job and its files show of their views, with either client."""
+"""The fields of a job, a checkpoint and an artifact, for both clients."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ class CheckpointShape(ABC):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """What was measured when it was saved."""
+        """The metrics that the checkpoint was saved with."""
         return self.view.metrics
 
 
 class ArtifactShape(ABC):
-    """A file that a job left in its folder `artifacts`, or a kept one of its working folder."""
+    """A file of a job, from its folder `artifacts` or its working folder."""
 
     @property
     @abstractmethod
@@ -42,19 +42,19 @@ class ArtifactShape(ABC):
 
     @property
     def path(self) -> str:
-        """The path of the file below that folder."""
+        """The path in that folder."""
         return self.view.path
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return self.view.size
 
 
 class JobShape(ABC):
-    """One job of a server. `view` is what the server last said of it.
+    """A job of a service. `view` has all its fields as of the last answer.
 
-    Every method raises TorchyardError, as the client's do.
+    Its methods raise the errors of the client.
     """
 
     @property
@@ -74,5 +74,5 @@ class JobShape(ABC):
 
     @property
     def state(self) -> JobState:
-        """As the server last said. `refresh` and `wait` ask again."""
+        """The state as of the last answer. `refresh` and `wait` read it again."""
         return self.view.state

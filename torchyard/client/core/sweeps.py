@@ -1,4 +1,4 @@
-"""The operations on sweeps."""
+"""Operations on sweeps."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 import json
@@ -29,20 +29,46 @@ _POLL_S = 2.0
 
 
 class SweepsCore(Core):
-    """Operations over one connection. Each raises NotFound, and Forbidden if it changes a sweep of another user."""
+    """Operations on sweeps. A `sweep_id` is the full id of a sweep.
+
+    Each raises NotFound for a sweep that you may not read, and Forbidden if it changes another user's sweep.
+    """
 
     async def create(self, spec: Spec, *, idempotency_key: str | None = None) -> SweepView:
-        """Submits a sweep, once even if the connection breaks, and returns it. The service makes its jobs.
+        """Submits a sweep, once even if the connection breaks. The service makes its jobs.
 
-        The `init_from` of its job may have a name, as in `submit`. Raises InvalidSpec and QuotaExceeded.
+        Args:
+            spec: A sweep spec: `name`, `method`, `parameters`, `job`, …. `init_from` of the job may have a name.
+            idempotency_key: A name for this request. For 24 hours, the same spec with the same key returns the same
+                sweep.
+
+        Raises:
+            InvalidSpec: The spec is not valid. `errors` names each field.
+            QuotaExceeded: Your quota does not allow the sweep.
+
+        Example:
+            >>> sweep = client.sweeps.create(
+            ...     {"name": "lrs", "method": "grid", "parameters": {"config.optimizer.lr": [0.1, 0.01]}, "job": spec}
+            ... )
+            >>> sweep.name, sweep.trials.total
+            ('lrs', 2)
         """
         content, headers = _encoded(await self._exact(spec)), {**JSON, **idempotency(idempotency_key)}
         return await self._connection.answer(Call(SweepView, "POST", _PATH, content=content, headers=headers))
 
     async def validate(self, spec: Spec) -> SweepResolved:
-        """Returns the spec with every default filled in, and the number of its trials; nothing is stored.
+        """Checks a sweep, and returns it with all defaults and its number of trials. Stores nothing.
 
-        Raises InvalidSpec, naming each field.
+        Args:
+            spec: A sweep spec.
+
+        Raises:
+            InvalidSpec: The spec is not valid. `errors` names each field.
+
+        Example:
+            >>> seeds = {"name": "seeds", "parameters": {"config.training.seed": "1..5"}, "job": spec}
+            >>> client.sweeps.validate(seeds).points
+            5
         """
         content = _encoded(await self._exact(spec))
         return await self._connection.answer(
@@ -50,9 +76,14 @@ class SweepsCore(Core):
         )
 
     async def get(self, ref: str) -> SweepView:
-        """Returns the sweep with the id `ref`, else the newest of that name, else the only one with that short id.
+        """Returns a sweep.
 
-        Raises NotFound, and Conflict if several have it.
+        Args:
+            ref: Its id, its name (the newest sweep with it), or the last four or more digits of its id.
+
+        Raises:
+            NotFound: There is no such sweep.
+            Conflict: Several sweeps have these digits.
         """
         if ref.startswith("swp_"):
             try:
@@ -69,27 +100,56 @@ class SweepsCore(Core):
         owner: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[SweepSummary]:
-        """Yields the sweeps that one may read and that match every argument, newest first."""
+        """Yields the sweeps that match every argument, newest first.
+
+        Args:
+            state: Any of these states; none: all.
+            name: Only this name.
+            owner: Only this user.
+            limit: Maximum number of sweeps; None: all.
+
+        Example:
+            >>> [sweep.name for sweep in client.sweeps.list(state=["failed"])]
+            []
+        """
         params = {"limit": LONGEST_PAGE, "state": [*state] or None, "name": name, "owner": owner}
         return self._connection.pages(Call(Page[SweepSummary], "GET", _PATH, params), limit=limit)
 
     def trials(
         self, sweep_id: str, *, sort: Literal["value", "number"] = "value", limit: int | None = None
     ) -> AsyncGenerator[TrialView]:
-        """Yields the trials of a sweep, the best first, or in the order in which they are made."""
+        """Yields the trials of a sweep that have a job.
+
+        Args:
+            sweep_id: The sweep's id.
+            sort: `value`: best first; `number`: in order.
+            limit: Maximum number of trials; None: all.
+        """
         params = {"sort": sort, "limit": bounded(limit)}
         return self._connection.pages(Call(Page[TrialView], "GET", f"{_path(sweep_id)}/trials", params), limit=limit)
 
     async def pause(self, sweep_id: str) -> SweepView:
-        """Makes no more trials, and pauses those that wait or run. Raises Conflict if it has ended."""
+        """Pauses a sweep: it makes no more trials, and pauses its waiting and running jobs.
+
+        Raises:
+            Conflict: The sweep has ended.
+        """
         return await self._connection.answer(Call(SweepView, "POST", f"{_path(sweep_id)}/pause"))
 
     async def resume(self, sweep_id: str) -> SweepView:
-        """Lets a paused sweep and its trials go on. Raises Conflict if it has ended."""
+        """Resumes a paused sweep and its jobs.
+
+        Raises:
+            Conflict: The sweep has ended.
+        """
         return await self._connection.answer(Call(SweepView, "POST", f"{_path(sweep_id)}/resume"))
 
     async def cancel(self, sweep_id: str) -> SweepView:
-        """Makes no more trials, and cancels those that have not ended. Raises Conflict if it has ended."""
+        """Cancels a sweep and its unfinished jobs.
+
+        Raises:
+            Conflict: The sweep has ended.
+        """
         return await self._connection.answer(Call(SweepView, "POST", f"{_path(sweep_id)}/cancel"))
 
     async def extend(
@@ -100,8 +160,16 @@ class SweepsCore(Core):
         points: Sequence[Mapping[str, Any]] | None = None,
         max_parallel: int | None = None,
     ) -> SweepView:
-        """Adds so many trials, or these points to a list, or changes how many run at once; one that has finished begins
-        again. Raises InvalidRequest.
+        """Adds trials or points, or changes how many trials run at the same time. A finished sweep continues.
+
+        Args:
+            sweep_id: The sweep's id.
+            trials: Number of trials to add (`random`, `tpe`, `asha`, `array`).
+            points: Points to add (`list`).
+            max_parallel: Maximum number of trials that wait or run.
+
+        Raises:
+            InvalidRequest: The method of the sweep does not take this.
         """
         content = json.dumps(given({"trials": trials, "points": points, "max_parallel": max_parallel}))
         path = f"{_path(sweep_id)}/extend"
@@ -110,22 +178,40 @@ class SweepsCore(Core):
         )
 
     async def promote(self, sweep_id: str, number: int) -> TrialView:
-        """Lets a trial that was stopped early go on from its newest checkpoint. Raises Conflict if it was not."""
+        """Continues a trial that has ended or waits at a rung. It resumes from its newest checkpoint.
+
+        Args:
+            sweep_id: The sweep's id.
+            number: The number of the trial, from 0.
+
+        Raises:
+            Conflict: The trial cannot continue.
+        """
         path = f"{_path(sweep_id)}/trials/{number}/promote"
         return await self._connection.answer(Call(TrialView, "POST", path, repeatable=False))
 
     async def delete(self, sweep_id: str, *, jobs: bool = False) -> None:
-        """Removes a sweep that has ended; its jobs stay, unless `jobs`: then they go with all that they stored.
+        """Deletes a finished sweep.
 
-        Raises Conflict if it has not ended.
+        Args:
+            sweep_id: The sweep's id.
+            jobs: Also delete its jobs and everything that they stored; False: they stay.
+
+        Raises:
+            Conflict: The sweep has not ended.
         """
         params = {"jobs": "true" if jobs else None}
         await self._connection.send(Call(View, "DELETE", _path(sweep_id), params, repeatable=False))
 
     async def wait(self, sweep_id: str, *, timeout: float | None = None) -> SweepView:  # noqa: ASYNC109 - as in Client
-        """Waits until the sweep has ended, however it ends, and returns it. `timeout` is in seconds.
+        """Waits until a sweep has ended.
 
-        Raises TimeoutError.
+        Args:
+            sweep_id: The sweep's id.
+            timeout: Seconds to wait; None: no limit.
+
+        Raises:
+            TimeoutError: The sweep has not ended in time.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         sweep = await self._connection.answer(_get(sweep_id))

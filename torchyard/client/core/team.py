@@ -1,6 +1,6 @@
-"""The operations on users, tokens, sessions, quotas, secrets and saved views.
+"""Operations on users, tokens, browser sessions, quotas, secrets and saved views.
 
-Each raises Forbidden if the caller's role or token does not allow it.
+Each raises Forbidden if your role or token does not allow it.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -31,14 +31,31 @@ QuotaKind = Literal["user", "role"]
 
 
 class UsersCore(Core):
-    """Operations on users."""
+    """Operations on users. A `name` is the name of a user."""
 
     def list(self) -> AsyncGenerator[UserView]:
-        """Yields the users by name."""
+        """Yields the users by name.
+
+        Example:
+            >>> [(user.name, user.role.value) for user in client.users.list()][0]
+            ('admin', 'admin')
+        """
         return self._connection.pages(Call(Page[UserView], "GET", "/v1/users", {"limit": LARGE_PAGE}))
 
     async def add(self, name: str, *, role: Role = Role.MEMBER) -> UserView:
-        """Adds a user, who needs a token to do anything. Raises Conflict if there is one of that name."""
+        """Adds a user. Make a token or a code for the user next.
+
+        Args:
+            name: The name.
+            role: `viewer`, `member`, `operator` or `admin`.
+
+        Raises:
+            Conflict: There is a user with this name.
+
+        Example:
+            >>> client.users.add("alice").role.value
+            'member'
+        """
         content = json.dumps({"name": name, "role": role})
         call = Call(UserView, "POST", "/v1/users", content=content, headers=JSON, repeatable=False)
         return await self._connection.answer(call)
@@ -51,15 +68,28 @@ class UsersCore(Core):
         disabled: bool | None = None,
         jobs: Literal["keep", "cancel"] | None = None,
     ) -> UserView:
-        """Changes what is given. The tokens of a disabled user end at once; `jobs` says what becomes of their jobs,
-        which are kept by default. Raises NotFound, and Conflict for a change of the bootstrap administrator.
+        """Changes a user. Omitted fields stay. The tokens of a disabled user end at once.
+
+        Args:
+            name: The name.
+            role: The new role.
+            disabled: Whether to disable the user.
+            jobs: What to do with the jobs of a disabled user: `keep` (default) or `cancel`.
+
+        Raises:
+            NotFound: There is no such user.
+            Conflict: The user is the bootstrap administrator.
         """
         content = json.dumps(given({"role": role, "disabled": disabled, "jobs": jobs}))
         call = Call(UserView, "PATCH", f"/v1/users/{segment(name)}", content=content, headers=JSON)
         return await self._connection.answer(call)
 
     async def code(self, name: str) -> NewCodeView:
-        """Makes a code by which a user logs in on one machine, once, within ten minutes. Raises NotFound."""
+        """Makes a one-time code with which a user logs in. It is valid for ten minutes.
+
+        Raises:
+            NotFound: There is no such user.
+        """
         return await self._connection.answer(new_code("user", name))
 
 
@@ -67,7 +97,11 @@ class TokensCore(Core):
     """Operations on tokens."""
 
     def list(self, *, user: str | None = None) -> AsyncGenerator[TokenView]:
-        """Yields the caller's tokens or those of `user`, newest first, also expired and revoked ones."""
+        """Yields your tokens, newest first, including expired and revoked ones.
+
+        Args:
+            user: The tokens of this user (administrators only).
+        """
         return self._connection.pages(Call(Page[TokenView], "GET", "/v1/tokens", {"user": user, "limit": LARGE_PAGE}))
 
     async def make(
@@ -78,9 +112,23 @@ class TokensCore(Core):
         scopes: Sequence[str] | None = None,
         lifetime: timedelta | None = timedelta(days=90),
     ) -> NewTokenView:
-        """Makes a token for the caller or for `user`. Its text is in this answer and nowhere else.
+        """Makes a token. Only this answer has its text.
 
-        Without `scopes` it may do all that its user may; without a `lifetime` it does not expire. Raises NotFound.
+        Args:
+            name: A name for the token.
+            user: The user of the token (administrators only); None: you.
+            scopes: Its scopes; None: those of the token that the client sends, without `jobs:exec`.
+            lifetime: When it expires; None: never.
+
+        Raises:
+            NotFound: There is no such user.
+            Forbidden: The client's token lacks one of the scopes.
+
+        Example:
+            >>> token = client.tokens.make(name="ci", scopes=["jobs:read"], lifetime=timedelta(days=30))
+            >>> with Client(client.server.url, token.token) as reader:
+            ...     "jobs:write" in reader.me().scopes
+            False
         """
         body = {
             "name": name,
@@ -92,19 +140,33 @@ class TokensCore(Core):
         return await self._connection.answer(call)
 
     async def revoke(self, token_id: str) -> None:
-        """Revokes a token at once. Raises NotFound."""
+        """Revokes a token and all tokens made with it. They end at once.
+
+        Args:
+            token_id: The token's id.
+
+        Raises:
+            NotFound: There is no such token.
+        """
         await self._connection.send(Call(View, "DELETE", f"/v1/tokens/{segment(token_id)}"))
 
 
 class SessionsCore(Core):
-    """Operations on the browsers in which the caller is signed in."""
+    """Operations on your browser sessions."""
 
     def list(self) -> AsyncGenerator[BrowserSessionView]:
-        """Yields the browsers in which the caller is signed in, the last used first."""
+        """Yields your browser sessions, the last used first."""
         return self._connection.pages(Call(Page[BrowserSessionView], "GET", "/v1/sessions"))
 
     async def end(self, session_id: str) -> None:
-        """Signs one of the caller's browsers out. Raises NotFound."""
+        """Logs out one of your browsers.
+
+        Args:
+            session_id: The session's id.
+
+        Raises:
+            NotFound: You have no such session.
+        """
         await self._connection.send(Call(View, "DELETE", f"/v1/sessions/{segment(session_id)}", repeatable=False))
 
 
@@ -112,54 +174,114 @@ class QuotasCore(Core):
     """Operations on quotas."""
 
     def list(self) -> AsyncGenerator[QuotaView]:
-        """Yields the limits that are set for roles and users."""
+        """Yields the limits of roles and users."""
         return self._connection.pages(Call(Page[QuotaView], "GET", "/v1/quotas"))
 
     async def get(self, user: str) -> UserQuotaView:
-        """Returns what a user may use, and uses. Raises NotFound."""
+        """Returns the limits and the current use of a user.
+
+        Args:
+            user: The name of the user.
+
+        Raises:
+            NotFound: There is no such user.
+        """
         return await self._connection.answer(Call(UserQuotaView, "GET", _quota_path("user", user)))
 
     async def set(self, name: str, *, kind: QuotaKind = "user", limits: Mapping[Resource, int | None]) -> None:
-        """Sets limits of a user, or of each user of a role; None is unlimited. Others stay. Raises NotFound."""
+        """Sets limits of a user, or of each user of a role. Omitted limits stay.
+
+        Args:
+            name: The name of the user or role.
+            kind: `user` or `role`.
+            limits: Limits by resource: `devices`, `running`, `queued`, `priority`, `stored_bytes`, `share`; None:
+                unlimited.
+
+        Raises:
+            NotFound: There is no such user.
+
+        Example:
+            >>> client.quotas.set("member", kind="role", limits={"devices": 4})
+            >>> [quota.name for quota in client.quotas.list()]
+            ['member']
+        """
         content = json.dumps({**limits})
         await self._connection.send(Call(View, "PUT", _quota_path(kind, name), content=content, headers=JSON))
 
     async def clear(self, name: str, *, kind: QuotaKind = "user", resources: Sequence[Resource] = ()) -> None:
-        """Removes limits of a user or a role: all, or those of `resources`. A user then has those of the role."""
+        """Removes limits of a user or a role. The limits of the role apply again to the user.
+
+        Args:
+            name: The name of the user or role.
+            kind: `user` or `role`.
+            resources: The limits to remove; none: all.
+        """
         await self._connection.send(Call(View, "DELETE", _quota_path(kind, name), {"resource": resources}))
 
 
 class SecretsCore(Core):
-    """Operations on the caller's secrets."""
+    """Operations on your secrets."""
 
     def list(self) -> AsyncGenerator[SecretView]:
-        """Yields the caller's secrets by name, without their values."""
+        """Yields the names and dates of your secrets. No method returns a value.
+
+        Example:
+            >>> stored = client.secrets.set("HF_TOKEN", "hf_123")
+            >>> [secret.name for secret in client.secrets.list()]
+            ['HF_TOKEN']
+        """
         return self._connection.pages(Call(Page[SecretView], "GET", "/v1/secrets"))
 
     async def set(self, name: str, value: str) -> SecretView:
-        """Stores a secret of the caller, or its new value. Raises Conflict if there are too many."""
+        """Sets a secret. Jobs that start later get the new value.
+
+        Args:
+            name: The name, as in `env` of a job spec.
+            value: The value.
+
+        Raises:
+            Conflict: You have too many secrets.
+        """
         content = json.dumps({"value": value})
         return await self._connection.answer(Call(SecretView, "PUT", _secret_path(name), content=content, headers=JSON))
 
     async def delete(self, name: str) -> None:
-        """Deletes a secret of the caller. Raises NotFound."""
+        """Deletes a secret. A job that names it and starts later fails.
+
+        Args:
+            name: The name.
+
+        Raises:
+            NotFound: You have no such secret.
+        """
         await self._connection.send(Call(View, "DELETE", _secret_path(name), repeatable=False))
 
     async def rotate(self) -> RotationView:
-        """Has every user's secrets encrypted with the newest key."""
+        """Encrypts all secrets of all users again, with the newest key. Needs the role admin."""
         return await self._connection.answer(Call(RotationView, "POST", "/v1/secrets/rotate"))
 
 
 class SavedViewsCore(Core):
-    """Operations on lists of jobs that are kept by name, for the page."""
+    """Operations on saved views: named lists of jobs for the page."""
 
     def list(self) -> AsyncGenerator[SavedViewView]:
-        """Yields the lists of jobs that the caller keeps on the page by name, and then those kept for the team."""
+        """Yields your saved views by name, then those of the team."""
         return self._connection.pages(Call(Page[SavedViewView], "GET", "/v1/saved-views"))
 
     async def save(self, name: str, query: str, *, visibility: Visibility = "private") -> SavedViewView:
-        """Saves a list of jobs. It replaces one of the same name. `query` is that of the page's address, such as
-        `state=failed&sort=name`. Raises Conflict if there are too many.
+        """Saves a view. It replaces your view of the same name.
+
+        Args:
+            name: The name.
+            query: The query of the page's address, such as `state=failed&sort=name`.
+            visibility: `private`, or `team`: all users may open it.
+
+        Raises:
+            Conflict: You have 100 views.
+
+        Example:
+            >>> client.saved_views.save("failed", "state=failed&sort=name").visibility
+            'private'
         """
         content = json.dumps({"name": name, "query": query, "visibility": visibility})
         return await self._connection.answer(
@@ -167,7 +289,15 @@ class SavedViewsCore(Core):
         )
 
     async def delete(self, name: str, *, owner: str | None = None) -> None:
-        """Removes a list of jobs of the caller, or as an administrator one of `owner`. Raises NotFound."""
+        """Deletes a saved view.
+
+        Args:
+            name: The name.
+            owner: The owner of the view (administrators only); None: you.
+
+        Raises:
+            NotFound: There is no such view.
+        """
         await self._connection.send(Call(View, "DELETE", "/v1/saved-views", {"name": name, "owner": owner}))
 
 

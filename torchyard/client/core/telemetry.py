@@ -1,4 +1,4 @@
-"""The operations on a job's events, metrics, log and stacks."""
+"""Operations on the events, metrics, log and stacks of a job."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -27,10 +27,19 @@ _STACKS_POLL_S = 0.2
 
 
 class TelemetryCore(Core):
-    """Operations on what a job tells while it runs."""
+    """Operations on the events, metrics and log of a job. A `job_id` is the full id of a job."""
 
     def events(self, job_id: str, *, after: int = 0) -> AsyncGenerator[EventView]:
-        """Yields the job's events with a `seq` above `after`, in order."""
+        """Yields the events of a job, in order.
+
+        Args:
+            job_id: The job's id.
+            after: Only events with a higher `seq`.
+
+        Example:
+            >>> [event.data["to"] for event in client.jobs.events(job.id) if event.type == "state"][-1]
+            'succeeded'
+        """
         return self._connection.pages(calls.events(job_id, after=after))
 
     async def metrics(
@@ -43,17 +52,40 @@ class TelemetryCore(Core):
         max_points: int | None = None,
         attempt: int | None = None,
     ) -> MetricsView:
-        """Returns the job's series, each downsampled to `max_points`; without it, to the server's default."""
+        """Returns metrics of a job by step.
+
+        Args:
+            job_id: The job's id.
+            keys: The keys; none: all.
+            from_step: The first step.
+            to_step: The last step.
+            max_points: Maximum points of each metric; None: 1500. A longer metric keeps the minimum and maximum of each
+                bucket.
+            attempt: Only points of this attempt.
+
+        Example:
+            >>> [point.value for point in client.jobs.metrics(job.id, keys=["train/loss"]).data[0].points]
+            [2.5, 1.25]
+        """
         call = calls.metrics(
             job_id, keys=keys, from_step=from_step, to_step=to_step, max_points=max_points, attempt=attempt
         )
         return await self._connection.answer(call)
 
     async def make_log_curves(self, job_id: str, pattern: str) -> LogCurvesView:
-        """Makes curves of what an expression of RE2 finds in the stored lines of a job that has ended.
+        """Makes metrics from numbers in the log of a finished job. Existing metrics do not change.
 
-        A metric that has a curve stays as it is. Raises Conflict if the job has not ended, InvalidRequest, and
-        Forbidden if the job belongs to another user.
+        Args:
+            job_id: The job's id.
+            pattern: A regular expression (RE2 syntax) with a group `value`.
+
+        Raises:
+            Conflict: The job has not ended.
+            InvalidRequest: The expression is not valid.
+
+        Example:
+            >>> client.jobs.make_log_curves(job.id, "epoch (?P<value>[0-9]+)").keys
+            ['epoch']
         """
         return await self._connection.answer(calls.make_log_curves(job_id, pattern))
 
@@ -69,11 +101,22 @@ class TelemetryCore(Core):
         attempt: int | None = None,
         hidden: bool = False,
     ) -> CurvesView:
-        """Returns which metrics the jobs have, and in columns those that `keys` names: at most 50 jobs, 200 keys.
+        """Compares metrics of several jobs, as columns.
 
-        A series of more than `max_points` is answered in buckets of neighbouring points, with their mean, least and
-        greatest value. With `smooth`, from 0 to less than 1, there is a moving average, too. `hidden` adds what later
-        attempts hide.
+        Args:
+            job_ids: 1 to 50 ids of jobs.
+            keys: At most 200 metrics; none: only list the metrics of each job.
+            smooth: Weight of earlier points in the moving average, from 0 to below 1; 0: no average.
+            max_points: Maximum points of each curve; None: 1500. A longer one is divided into buckets with their mean,
+                minimum and maximum.
+            from_step: The first step.
+            to_step: The last step.
+            attempt: Only points of this attempt.
+            hidden: Also return points that a later attempt logged again.
+
+        Example:
+            >>> client.jobs.curves([job.id], keys=["train/loss"]).series[0].columns.mean
+            [2.5, 1.25]
         """
         call = calls.curves(
             job_ids,
@@ -99,8 +142,21 @@ class TelemetryCore(Core):
         stream: LogStream | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[LogLine]:
-        """Yields lines of output, oldest first: the last `tail` lines, or the first `limit` of those numbered above
-        `after`, or the last `limit` of those numbered below `before`, of which there are at most 1,000.
+        """Yields lines of output, oldest first.
+
+        Args:
+            job_id: The job's id.
+            tail: Only this many last lines.
+            rank: Only lines of this rank.
+            after: Only lines with a higher number.
+            before: Only the newest lines with a lower number, at most 1,000.
+            attempt: Only lines of this attempt.
+            stream: `stdout` or `stderr`.
+            limit: Maximum number of lines; None: all.
+
+        Example:
+            >>> [line.text for line in client.jobs.logs(job.id, stream="stdout")]
+            ['epoch 1 of 1']
         """
         where = LogLines(rank=rank, attempt=attempt, stream=stream)
         if tail is not None:
@@ -124,11 +180,27 @@ class TelemetryCore(Core):
         limit: int | None = None,
         searched: Callable[[int], None] | None = None,
     ) -> AsyncGenerator[LogMatch]:
-        """Yields the first `limit` lines that contain `pattern`, oldest first, with the places of the matches.
+        """Yields the lines that contain a text, oldest first, with the positions of the matches.
 
-        `regex`: the pattern is a regular expression in RE2's syntax. `case`: capital and small letters differ. `after`
-        and `before` are numbers of lines. A long search takes several requests: before each further one, `searched` is
-        told the line up to which the log is searched. Raises InvalidRequest.
+        Args:
+            job_id: The job's id.
+            pattern: The text, or a regular expression (RE2 syntax).
+            regex: Whether `pattern` is a regular expression.
+            case: Match case.
+            rank: Only lines of this rank.
+            attempt: Only lines of this attempt.
+            stream: `stdout` or `stderr`.
+            after: Only lines with a higher number.
+            before: Only lines with a lower number.
+            limit: Maximum number of lines; None: all.
+            searched: Called before each further request, with the number of the last searched line.
+
+        Raises:
+            InvalidRequest: The expression is not valid.
+
+        Example:
+            >>> [match.line for match in client.jobs.search_logs(job.id, "epoch [0-9]", regex=True)]
+            [1]
         """
         call = calls.search_logs(
             job_id,
@@ -148,10 +220,16 @@ class TelemetryCore(Core):
         return self._connection.pages(call, limit=limit, going_on=going_on)
 
     async def stacks(self, job_id: str, *, timeout: float = 15.0) -> StacksView:  # noqa: ASYNC109 - as in Client
-        """Returns the Python stacks of every rank of a running job, as they are now. The job goes on.
+        """Returns the Python stacks of every rank of a running job. The job continues.
 
-        Raises TimeoutError if the job's worker has not answered after `timeout` seconds, Conflict if the job does not
-        run, and Forbidden if it belongs to another user.
+        Args:
+            job_id: The job's id.
+            timeout: Seconds to wait for the worker.
+
+        Raises:
+            TimeoutError: The worker has not answered in time.
+            Conflict: The job does not run.
+            Forbidden: The job is another user's.
         """
         deadline = time.monotonic() + timeout
         found = await self._connection.answer(calls.request_stacks(job_id))
@@ -167,21 +245,38 @@ class TelemetryCore(Core):
     def stream(
         self, job_id: str, *, after: int = 0, only: Sequence[StoredKind] = (), live: bool = False
     ) -> AsyncGenerator[StreamItem]:
-        """Yields everything that the job stored after position `after`, in order and as it is stored; at last its end.
+        """Yields everything that a job stores, in order, until it has ended. A lost connection loses and repeats
+        nothing.
 
-        `only` selects kinds. `live`: with the log, also the newest text of lines that have no end so far, such as
-        progress bars, as `LiveLine`s, which nothing stores. If the connection breaks or the server restarts, no other
-        item is lost or repeated.
+        Args:
+            job_id: The job's id.
+            after: Only items after this position.
+            only: Kinds of items: `state`, `message`, `checkpoint`, `media`, `progress`, `metric`, `log`; none: all.
+            live: Also yield unfinished lines, such as progress bars. They are not stored.
+
+        Example:
+            >>> [item.kind for item in client.jobs.stream(job.id, only=["log"])]
+            ['log', 'end']
         """
         return self._connection.events(calls.stream_path(job_id), StreamReader(after=after, only=only, live=live))
 
     async def follow(
         self, job_id: str, *, logs: bool = True, metrics: bool = True, live: bool = False
     ) -> AsyncGenerator[Update]:
-        """Yields the job's events, metric points and log lines, each once, from its beginning to its end.
+        """Yields the events, metric points and lines of a job, each once, until it has ended.
 
-        A job that has not ended is yielded first; the last item is the job in its final state. `live` is as in
-        `stream`.
+        Args:
+            job_id: The job's id.
+            logs: Include lines of output.
+            metrics: Include metric points.
+            live: Include unfinished lines.
+
+        Yields:
+            An unfinished job first, then its items, and last the job in its final state.
+
+        Example:
+            >>> [*client.jobs.follow(job.id)][-1].state.value
+            'succeeded'
         """
         job = await self._connection.answer(jobs_calls.get(job_id))
         if not job.state.terminal:
@@ -193,7 +288,17 @@ class TelemetryCore(Core):
         yield await self._connection.answer(jobs_calls.get(job_id))
 
     async def follow_logs(self, job_id: str, *, after: int = 0, rank: int | None = None) -> AsyncGenerator[LogLine]:
-        """Yields the lines of output numbered above `after` as they are stored, until the job has ended."""
+        """Yields lines of output as they are stored, until the job has ended.
+
+        Args:
+            job_id: The job's id.
+            after: Only lines with a higher number.
+            rank: Only lines of this rank.
+
+        Example:
+            >>> [line.text for line in client.jobs.follow_logs(job.id)]
+            ['epoch 1 of 1']
+        """
         # A line's position is never below its number.
         async with aclosing(self.stream(job_id, after=after, only=["log"])) as items:
             async for item in items:

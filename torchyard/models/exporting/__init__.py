@@ -1,4 +1,4 @@
-"""Exports models for other programs. What was written is read again and compared with the model."""
+"""Exports models for other programs. Each written file is read again and compared with the model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,24 +19,42 @@ from torchyard.models.texts import TextClassifier
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The result of an export.
+
+    Attributes:
+        path: The file or folder.
+        to: The format.
+        difference: The largest absolute difference between the logits of the file and of the model.
+        card: The model card, with the inputs and outputs of the graph.
+    """
 
     path: Path
     to: Format
     difference: float
-    """The largest difference between its logits and the model's, on one sample and on three."""
     card: dict[str, Any]
-    """The model's card, with the inputs and outputs of the graph."""
 
 
 def export(
     model: Model[Any, Any] | Generator, *, to: Format, path: str | Path, force: bool = False, adapter: bool = False
 ) -> Exported:
-    """Writes the model to `path`: a file, or for `hf` a folder, whole or not at all.
+    """Exports a model. It writes the file or folder whole, or not at all, and compares its logits with the model's.
 
-    What was written is read again, and compared with the model in single precision. `force`: replaces a file that is
-    there, or the folder of an earlier export. `adapter`: writes only the adapter of a language model, as peft loads it;
-    else it is merged into its base. Raises ExportError, and OSError.
+    Args:
+        model: A model that `load` returned.
+        to: `onnx`, `torch-export`, `safetensors`, or `hf` (a folder for transformers).
+        path: The file, or for `hf` the folder.
+        force: Replace an existing file, or the folder of an earlier export.
+        adapter: Write only the adapter of a language model, for peft; False: merge it into the base model.
+
+    Raises:
+        ExportError: The model has no such format, a package is missing, or the logits differ too much.
+        OSError: The file cannot be written.
+
+    Example:
+        >>> model = torchyard.load("best.pt", device="cpu")
+        >>> exported = torchyard.models.export(model, to="safetensors", path="best.safetensors")
+        >>> exported.difference
+        0.0
     """
     if to not in FORMATS:
         raise ExportError(f"{to!r} is no format: choose one of {', '.join(FORMATS)}")
