@@ -36,7 +36,7 @@ PAGES = (
 """The pages beside the text, tasks first. The pages of a folder are in the order in which its README links to them."""
 FOR_DEVELOPERS = {
     "Contributing": "CONTRIBUTING.md",
-    "Where things are in the code": "docs/code.md",
+    "Reading the code": "docs/code.md",
     "Decisions": "docs/decisions/README.md",
 }
 LINKED = set(FOR_DEVELOPERS.values())
