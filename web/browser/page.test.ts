@@ -129,7 +129,7 @@ test("a job's curve grows as it trains, its log is text and is saved, and its en
   writeFileSync(gate, "");
   await chart.reaches(5);
   await reach(service, id, "failed");
-  const advice = page.getByRole("region", { name: "What happened, and what to do" });
+  const advice = page.getByRole("region", { name: "Status and next steps" });
   await advice.getByText("dreams").first().waitFor();
   await page.goto(`${service.url}/jobs/${id}?tab=logs&line=1`);
   await page.getByText("<script>document.title = 'taken'</script>").waitFor();
