@@ -79,7 +79,7 @@ test: python-test web-test  ## Run the tests
 web-test: $(DEV_STAMP) $(TEST_TOOLS) web/openapi.json
 	@$(PASSED) "The page's test" sh -c '$(NPM) test'
 
-python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)
+python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE) $(DOCS)
 	$(BIN)/python -m pytest
 
 # The quick tests that have approved texts; of a thorough one: make approve TESTS="tests/e2e/test_jobs.py -m ''"
@@ -91,11 +91,11 @@ approve: $(DEV_STAMP)  ## Write the words that TESTS see as approved: git diff t
 types-thorough: $(DEV_STAMP)  ## Check types with pyright, which has rules that `make check` has not (minutes)
 	$(BIN)/pyright
 
-test-costs: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Run the tests of Python, and record what they cost, in tests/running/costs.json
+test-costs: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE) $(DOCS)  ## Run the tests of Python, and record what they cost, in tests/running/costs.json
 	$(BIN)/python -m pytest --record-costs
 
 # A shard has none of the quick tests: CI runs those.
-test-thorough: $(if $(SHARD),$(DEV_STAMP),types-thorough) $(TEST_TOOLS) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours). SHARD=3/30: a thirtieth of those that `make test` leaves out (minutes)
+test-thorough: $(if $(SHARD),$(DEV_STAMP),types-thorough) $(TEST_TOOLS) $(PAGE) $(DOCS) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks; the quick ones on each Python (hours). SHARD=3/30: a thirtieth of those that `make test` leaves out (minutes)
 	TORCHYARD_MODEL_EXAMPLES=12 $(BIN)/python -m pytest $(if $(SHARD),-m "thorough and not slurm" --shard $(SHARD),-m "not slurm")
 	$(if $(SHARD),,$(BIN)/python -m tests.pythons)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from torchyard.contract.cluster.fitting import suitable
-from torchyard.contract.cluster.views import DeviceView, WorkerView
+from torchyard.contract.cluster.views import DeviceView, KeptView, WorkerView
 from torchyard.contract.spec.resources import Resources
 from torchyard.contract.states import DEVICES_BUSY, RESERVED
 
@@ -36,13 +36,21 @@ def named(
     free, holders = sum(device.holder is None for device in devices), _holders(devices)
     kinds = {device.kind for device in devices}
     kept = [each for each in worker.kept if each.kind in kinds and (each.job_id is None or each.job_id != job_id)]
-    others = {each.name or f"a job of {each.owner}" for each in kept}
+    others = {name_of(each) for each in kept}
     is_blocked = any(device.blocked for device in devices if device.holder is None)
     if is_blocked or (free >= resources.total_devices and not others):
         return message
+    first = " and ".join(sorted(others))
+    if free >= resources.total_devices:
+        return f"{needs} on {worker.name}; {_free(free)}, but reserved for {first}"
     holding = ", ".join(filter(None, (_free(free), _held(holders, free))))
-    reserved = f"; {worker.name} is reserved for {' and '.join(sorted(others))}" if others else ""
+    reserved = f"; {worker.name} is reserved for {first}" if first else ""
     return f"{needs} on {worker.name}; {holding}{reserved}"
+
+
+def name_of(kept: KeptView) -> str:
+    """Returns the name of the job of a reservation, or its owner where the caller may not see it."""
+    return kept.name or f"a job of {kept.owner}"
 
 
 def _may_start_on(worker: WorkerView, resources: Resources, owner: str) -> bool:

@@ -96,7 +96,7 @@ def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[
     evaluation = measured(best.state, source=run.data, base=run.weights, device=device, on_batch=on_each, scan=scan)
     afterwards.remeasured(best.name, evaluation.metrics, attempt=best.attempt)
     shown = "  ".join(f"{key} {value:.4g}" for key, value in evaluation.metrics.items())
-    logger.info("re-evaluated the best checkpoint (step %d): %s", best.step, shown)
+    logger.info("the best checkpoint (step %d), re-evaluated in one process: %s", best.step, shown)
     if changes := differences(best.metrics, evaluation.metrics):
         text = f"the best checkpoint (step {best.step}) has other values when re-evaluated in one process"
         run.message(f"{text}: {'; '.join(changes)}", "warning")

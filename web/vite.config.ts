@@ -52,5 +52,7 @@ export default defineConfig({
     },
   },
   worker: { format: "es" },
-  server: { proxy: { "/v1": { target: service, changeOrigin: true, headers: { origin: service } } } },
+  server: {
+    proxy: { "/v1": { target: service, changeOrigin: true, headers: { origin: service } }, "/docs": service },
+  },
 });

@@ -23,7 +23,7 @@ _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG
 }
 """End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
-_HALVED = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
+_HALVED = "Wait for the next attempt: training.auto_batch halves the micro-batch."
 _HOUR = timedelta(hours=1)
 
 
@@ -49,10 +49,10 @@ def judge(facts: Facts) -> AdviceView:
 def continues(facts: Facts) -> str:
     """Says where the next attempt begins."""
     if facts.checkpoint_step is not None:
-        return f"continues from the newest checkpoint, of step {facts.checkpoint_step}"
+        return f"continues from the newest checkpoint (step {facts.checkpoint_step})"
     if facts.script is not None and facts.script.code.startswith(BUNDLE_URL):
-        return "finds what is in the working folder: no checkpoint is stored"
-    return "begins at the start: there is no checkpoint"
+        return "continues in the working folder: it has no checkpoint"
+    return "starts from the beginning: it has no checkpoint"
 
 
 def _what(failure: ErrorView) -> str:
@@ -85,7 +85,7 @@ def _cause(facts: Facts, failure: ErrorView) -> str | None:
     """Says what the headline does not: the message, and the user's line of code."""
     frame = _frame(facts, failure)
     if failure.code in _SAID_BY_MESSAGE and _message(failure):
-        return None if frame is None else f"It was raised in {shown(str(frame))}."
+        return None if frame is None else f"Raised in {shown(str(frame))}."
     message = _message(failure) or None
     return message if frame is None or message is None else shown(f"{message} ({frame})")
 
@@ -136,13 +136,13 @@ def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
     if facts.script is not None and surroundings.is_by_others(failure.message):
         return []
     frame = _frame(facts, failure)
-    return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
+    return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, then submit it again."]
 
 
 def _for_start(facts: Facts, script: Script, failure: ErrorView) -> list[str]:
     """Says what to do where the program could not begin. Empty: it began."""
     if last_error.wrong_argument(failure.message, exit_code=failure.exit_code):
-        return ["Correct the arguments of the program (config.args), and submit it again."]
+        return ["Correct the arguments of the program (config.args), then submit it again."]
     return _for_missing_module(facts, script, failure) if facts.misses_module else []
 
 
@@ -154,12 +154,12 @@ def _for_missing_module(facts: Facts, script: Script, failure: ErrorView) -> lis
     if script.module is not None and f"No module named {script.module.partition('.')[0]}" in failure.message:
         own = [f"Check the name {shown(script.module)} (config.module): the code folder has no such module."]
     if script.requirements is not None:
-        return [*own, f"Add its package to {shown(script.requirements)} (config.requirements), and submit it again."]
+        return [*own, f"Add its package to {shown(script.requirements)} (config.requirements), then submit it again."]
     named = f"`torchyard run --requirements {REQUIREMENTS} PROGRAM`, or config.requirements"
     if facts.has_requirements:
         return [
             *own,
-            f"The code has a {REQUIREMENTS}, which this job does not use: name it ({named}) and submit it again.",
+            f"The code has a {REQUIREMENTS} that this job does not use: name it ({named}) and submit it again.",
         ]
     return [*own, f"Write its package into a {REQUIREMENTS} beside the code, and name that file ({named})."]
 
@@ -187,7 +187,7 @@ def _for_hang(facts: Facts, failure: ErrorView) -> list[str]:
     if failure.traceback is None:  # a collective's own timeout, which shows no stacks
         return _read_the_log(facts, failure)
     return [
-        "Look at the stacks, of each rank's threads: they show where it was.",
+        "Read the stacks of each rank: they show where it stopped.",
         *longer_stall(facts.job.spec.stall_timeout),
     ]
 
@@ -202,23 +202,23 @@ def _for_killed(facts: Facts, failure: ErrorView) -> list[str]:
     if failure.exit_code is None or failure.exit_code >= 0:
         return _read_the_log(facts, failure)
     if failure.exit_code != -signal.SIGKILL:
-        return ["Read the end of the log: native code writes there why it aborts."]
+        return ["Read the end of the log: native code writes why it aborted."]
     loaders = 0 if facts.loaders is None or facts.loaders.workers == "auto" else facts.loaders.workers
     return [
-        "Look whether the host ran out of memory: its kernel's log names each process that it killed.",
+        "Check whether the host ran out of memory: its kernel log names killed processes.",
         f"Set data.workers to {loaders // 2}: fewer loader processes take less memory." if loaders > 1 else "",
     ]
 
 
 def _for_data_error(facts: Facts, failure: ErrorView) -> list[str]:
     if facts.recipe is None:
-        return ["Correct config.code, config.mounts or what is there, and submit it again."]
+        return ["Correct config.code, config.mounts or what is there, then submit it again."]
     key, url = "config.data.source", facts.recipe.data.source
     weights = facts.recipe.model.weights
     is_named = weights.startswith("file://") and f" {unquote(weights[7:])} " in f" {failure.message} "
     if is_named or failure.message.startswith(("model.weights", "init_from: the adapter")):
         key, url = "config.model.weights", weights
-    return [f"Correct {key} or what is there, and submit it again. It is {shown(url)}."]
+    return [f"Correct {key} or what is there, then submit it again. It is {shown(url)}."]
 
 
 def _for_config_error(_: Facts, __: ErrorView) -> list[str]:
@@ -233,7 +233,7 @@ def _for_time_limit(facts: Facts, _: ErrorView) -> list[str]:
     limit, fraction = facts.job.spec.time_limit, facts.job.progress.fraction
     grace = _grace_within(facts, limit)
     if limit >= LONGEST:
-        return ["Ask for less: no job may run longer."]
+        return ["Request less: this is the longest limit allowed."]
     if not fraction:
         return [f"Submit it again with a time_limit above {format_duration(limit)}.", grace]
     hours = math.ceil(limit / fraction * 1.1 / _HOUR)
@@ -260,7 +260,7 @@ def _for_idle_timeout(facts: Facts, _: ErrorView) -> list[str]:
     timeout = facts.job.spec.idle_timeout
     longer = min(2 * timeout, LONGEST) if timeout is not None else None
     return [
-        "See in the log what it waited for, and do that before it starts, or in a job on CPU slots.",
+        "Read in the log what it waited for; do that beforehand, or in a job on CPU slots.",
         ""
         if timeout is None or longer is None or longer <= timeout
         else f"If it needs such pauses, set idle_timeout to {format_duration(longer)}, if the service allows that.",
@@ -280,8 +280,8 @@ def _for_device_fault(facts: Facts, _: ErrorView) -> list[str]:
 def _for_dependency_failed(facts: Facts, _: ErrorView) -> list[str]:
     ended = (each for each in facts.job.after if each.state is not None and is_failed(each.on, each.state))
     wrong = [shown(each.name or each.job_id) for each in ended]
-    look = [f"See why {wrong[0]} has ended so, and submit it again."] if wrong else []
-    return [*look, "A retry of this job waits no more for what has ended."]
+    look = [f"See why {wrong[0]} has ended so, then submit it again."] if wrong else []
+    return [*look, "A retry of this job no longer waits for jobs that have ended."]
 
 
 def _read_the_log(_: Facts, failure: ErrorView) -> list[str]:

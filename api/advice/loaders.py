@@ -19,7 +19,7 @@ def more(facts: Facts, wait: float) -> tuple[str, str]:
     now = facts.loaders.workers
     count = now if now != "auto" else None if share is None else min(share, _MOST_AUTO_LOADERS)
     if count is None:
-        return "raise data.workers", "Set data.workers to more than the 1 to 8 processes that auto starts for a rank."
+        return "raise data.workers", "Set data.workers above 8: auto starts 1 to 8 processes per rank."
     wait = min(wait, 0.95)
     wanted = math.ceil(round(max(count, wait) / (1 - wait), 6))
     most = min(_MOST_LOADERS, share or _MOST_LOADERS)

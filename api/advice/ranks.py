@@ -16,18 +16,17 @@ def slowest(facts: Facts) -> AdviceView | None:
     device = devices[rank]
     where = f"device {device.index} ({device.name}) of {device.host or device.worker}"
     return AdviceView(
-        headline=f"rank {rank} is the slowest: another one waits for it for {percent(values[RANK_LAG])} of each step",
-        cause=f"Rank {rank}, on {where}, comes last to the exchange of gradients: the step goes on when it is there.",
+        headline=f"rank {rank} is the slowest: another rank waits for it for {percent(values[RANK_LAG])} of each step",
+        cause=f"Rank {rank}, on {where}, is last to exchange gradients: the other ranks wait for it.",
         evidence=[
             _metric(facts, RANK_LAG),
             _metric(facts, RANK_WAIT),
             *_device_evidence(facts, device.uuid, rank),
         ],
         steps=[
-            f"Look at {where}: other processes, heat or a power limit may slow it down, or loader processes that have"
-            " too few CPUs.",
-            f"Run it on other devices to compare. If rank {rank} is the slowest there, too, it has more to compute"
-            " than the others, such as longer samples.",
+            f"Check {where}: other processes, heat, a power limit or too few CPUs for its loaders may slow it down.",
+            f"Run it on other devices to compare. If rank {rank} is the slowest there too, it has more to compute,"
+            " such as longer samples.",
         ],
         severity="warning",
     )
@@ -44,7 +43,7 @@ def slower_than_one(facts: Facts) -> AdviceView | None:
     return AdviceView(
         headline=f"{count} devices are slower than one here: {percent(wait)} of each step waits for the other ranks",
         cause=f"The ranks compute for {percent(1 - wait)} of each step, together as much as"
-        f" {count * (1 - wait):.2g} devices that wait for nobody.",
+        f" {count * (1 - wait):.2g} devices without waits.",
         evidence=[_metric(facts, RANK_WAIT)],
         steps=_fewer_exchanges(facts, count),
         severity="warning",
@@ -63,7 +62,7 @@ def more_epochs(facts: Facts) -> str | None:
         return None
     return (
         f"If the result is worse than on one device, train for more epochs: a global batch of {whole} makes 1/{factor}"
-        f" of the updates, which lr_scaling does not always make up for. training.epochs {factor * training.epochs}"
+        f" of the updates; lr_scaling may not make up for that. training.epochs {factor * training.epochs}"
         f" makes as many as {training.epochs} did with batches of {training.per_device_batch_size}."
     )
 

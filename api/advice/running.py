@@ -18,7 +18,7 @@ _SILENT_AT_LEAST = timedelta(minutes=2)
 """Progress becomes an event once a minute at least: a shorter silence says nothing."""
 _HARDLY_WAITS = 0.1
 """Up to this share of a step, the wait for the loader is not the cause."""
-_ASK_FOR_STACKS = "Ask for the stacks of its ranks: they show where each is now."
+_ASK_FOR_STACKS = "Show the stacks of its ranks: they show where each one is."
 _FEW_BYTES = 0.4
 """The share of a GPU's memory below which twice the batch fits."""
 
@@ -83,17 +83,17 @@ def _idle(facts: Facts) -> AdviceView | None:
         return AdviceView(
             headline=f"utilisation {percent(mean(used))}: the job has reported no step yet",
             evidence=_utilization_evidence(facts),
-            steps=["Read its log, or ask for the stacks of its ranks: they show what it prepares."],
+            steps=["Read its log, or show the stacks of its ranks: they show what it prepares."],
         )
     if wait is not None and wait <= _HARDLY_WAITS and (larger := _larger_batch(facts)):
         return AdviceView(
             headline=f"utilisation {percent(mean(used))}: {percent(wait)} of each step waits for the data loader",
             evidence=[*_utilization_evidence(facts), _wait_evidence(wait), *_memory_evidence(facts)],
-            steps=[f"Larger batches may use the devices better, and their memory has room: {larger}"],
+            steps=[f"Larger batches may use the devices better; memory is free: {larger}"],
         )
     if mean(used) < IDLE:
         return AdviceView(
-            headline=f"utilisation {percent(mean(used))}: nothing that the job reports says what its devices wait for",
+            headline=f"utilisation {percent(mean(used))}: the job reports no reason",
             evidence=_utilization_evidence(facts),
             steps=[_ASK_FOR_STACKS],
             severity="warning",
@@ -109,7 +109,7 @@ def _starved(facts: Facts) -> AdviceView | None:
     short, step = loaders.more(facts, wait)
     return AdviceView(
         headline=f"{before}{percent(wait)} of each step waits for the data loader{f'; {short}' if short else ''}",
-        cause="The data loader gives batches more slowly than the devices take them.",
+        cause="The data loader is slower than the devices.",
         evidence=[_wait_evidence(wait), *_utilization_evidence(facts)],
         steps=[step],
         severity="warning",
@@ -134,7 +134,7 @@ def _larger_batch(facts: Facts) -> str | None:
     if accumulated % 2 == 0:
         rest = f"and gradient_accumulation_steps to {accumulated // 2}: the same global batch"
     else:
-        rest = "for shorter epochs: the global batch doubles, so that the learning rate may need a change"
+        rest = "for shorter epochs: the global batch doubles; the learning rate may need a change"
     return f"set training.per_device_batch_size to {size} {rest}."
 
 

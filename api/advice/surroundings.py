@@ -36,10 +36,7 @@ _WITHOUT_RANK = "`torchyard run -- python {program}` runs it once, without RANK.
 _PATTERNS = (
     _Pattern(
         re.compile(r"Address already in use|EADDRINUSE|port \d+ is (?:already )?in use", re.IGNORECASE),
-        (
-            "Another process of the host has that port. Take a free one: MASTER_PORT is free for each job, and port 0"
-            " lets the system choose.",
-        ),
+        ("Another process on the host uses that port. Use MASTER_PORT, which is free, or port 0 for any free one.",),
     ),
     _Pattern(
         re.compile(
@@ -49,14 +46,14 @@ _PATTERNS = (
             re.IGNORECASE,
         ),
         (
-            "The shared memory of the host or of its container (/dev/shm) is full: use fewer loader processes or"
-            " smaller batches, or ask its operator to make it larger (Docker: --shm-size).",
+            "Shared memory (/dev/shm) is full: use fewer loader processes or smaller batches, or ask the operator for"
+            " more (Docker: --shm-size).",
         ),
     ),
     _Pattern(
         re.compile(r"Too many open files|\[Errno 24\]|received 0 items of ancdata", re.IGNORECASE),
         (
-            "It has as many files open as the host allows: use fewer loader processes, or call"
+            "Too many open files: use fewer loader processes, or call"
             " torch.multiprocessing.set_sharing_strategy('file_system'), or ask the operator for a higher limit"
             " (ulimit -n).",
         ),
@@ -76,10 +73,10 @@ _PATTERNS = (
             re.IGNORECASE,
         ),
         (
-            "NCCL needs GPUs, and this job has none. Many programs take it as soon as they see RANK:"
-            " `init_process_group()` without a backend takes what there is.",
+            "NCCL needs GPUs, and this job has none. Many programs choose NCCL when RANK is set:"
+            " `init_process_group()` without a backend chooses one that works.",
             _WITHOUT_RANK,
-            "Or ask for GPUs (`--devices` where there are some): `torchyard workers ls` lists them.",
+            "Or request GPUs (`--devices`): `torchyard workers ls` lists them.",
         ),
     ),
     _Pattern(
@@ -89,8 +86,8 @@ _PATTERNS = (
             re.IGNORECASE,
         ),
         (
-            "The program wants a GPU, and finds none: ask for one (`torchyard workers ls` lists them), or have it take"
-            ' the CPU, as `torch.accelerator.current_accelerator()` in place of "cuda" does.',
+            "The program needs a GPU and finds none: request one (`torchyard workers ls` lists them), or use"
+            ' `torch.accelerator.current_accelerator()` in place of "cuda".',
             f"If it wants one because it sees RANK: {_WITHOUT_RANK}",
         ),
     ),
@@ -101,17 +98,17 @@ _PATTERNS = (
             re.IGNORECASE,
         ),
         (
-            "The host cannot reach that address: bring the data along (`torchyard data push`, `--mount`), or ask the"
-            " operator for a way out, such as a proxy.",
+            "The host cannot reach that address: upload the data (`torchyard data push`, `--mount`), or ask the"
+            " operator for a proxy.",
         ),
     ),
     _Pattern(
         re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|self[- ]signed certificate", re.IGNORECASE),
-        ("The host does not trust who answers there: ask the operator for the certificates of your network.",),
+        ("The host does not trust that server: ask the operator to install your network's certificates.",),
     ),
     _Pattern(
         re.compile(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]", re.IGNORECASE),
-        ("A disk is full: write less or elsewhere, or ask the operator of the host for room.",),
+        ("A disk is full: write less or elsewhere, or ask the operator for space.",),
     ),
     _Pattern(
         re.compile(

@@ -14,6 +14,7 @@ from torchyard.contract.states import WAITS_FOR_JOBS
 
 _GIB = 1 << 30
 _RETRYING = "retrying"
+_NOUNS = {"cuda": "GPUs", "cpu": "CPU slots"}
 _HEADLINES = {
     "no_such_device": "waits: no worker has such a device",
     "too_big": "waits: no worker is large enough",
@@ -99,7 +100,9 @@ def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[
         if largest:
             return [f"Set resources.min_memory_gb to at most {largest}: no device has more."]
     kinds = sorted({device.kind for device in devices})
-    others = [f"Set resources.device to {kind}: the workers have that." for kind in kinds if kind != wanted.device]
+    others = [
+        f"Set resources.device to {kind}: the workers have {_NOUNS[kind]}." for kind in kinds if kind != wanted.device
+    ]
     return others if wanted.device != "auto" else ["Start a worker that has devices: none has any."]
 
 
@@ -129,8 +132,7 @@ def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[st
     free, is_kept = _free(wanted, nearest), _is_kept(wanted, nearest)
     missing = wanted.total_devices - free
     if missing <= 0:
-        sooner = f"With a shorter time_limit it may start before the reservation of {nearest.name}."
-        return [sooner] if is_kept else []
+        return [f"With a shorter time_limit it may start before {_reserved_for(wanted, nearest)}."] if is_kept else []
     more = "one more device" if missing == 1 else f"{missing} more devices"
     are = "is" if missing == 1 else "are"
     if is_kept:
@@ -152,5 +154,10 @@ def _free(wanted: Resources, worker: WorkerView) -> int:
 
 def _is_kept(wanted: Resources, worker: WorkerView) -> bool:
     """Returns whether devices of the worker that suit the job are reserved for another."""
+    return bool(_reserved_for(wanted, worker))
+
+
+def _reserved_for(wanted: Resources, worker: WorkerView) -> str:
+    """Names the jobs for which devices of the worker that suit the job are reserved."""
     kinds = {device.kind for device in suitable(wanted, worker.devices)}
-    return any(kept.kind in kinds for kept in worker.kept)
+    return " and ".join(sorted(blocking.name_of(kept) for kept in worker.kept if kept.kind in kinds))

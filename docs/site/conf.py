@@ -1,6 +1,8 @@
 """How Sphinx builds docs/ into the site that the service has at `/docs`: `make docs`."""
 
+import gc
 from pathlib import Path
+import re
 import shutil
 from typing import Any
 from urllib.parse import unquote
@@ -12,6 +14,10 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 from sphinx.writers.html5 import HTML5Translator
+
+import torchyard
+
+gc.disable()  # a quarter of a build: docutils makes many objects, and the process is short
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -30,7 +36,7 @@ PAGES = (
 """The pages beside the text, tasks first. The pages of a folder are in the order in which its README links to them."""
 FOR_DEVELOPERS = {
     "Contributing": "CONTRIBUTING.md",
-    "Where things are in the code": "docs/code.md",
+    "Reading the code": "docs/code.md",
     "Decisions": "docs/decisions/README.md",
 }
 LINKED = set(FOR_DEVELOPERS.values())
@@ -63,6 +69,9 @@ html_use_index = False
 html_domain_indices = False
 html_copy_source = False
 html_permalinks_icon = "#"
+
+
+_CODE = re.compile(r"(`[^`]+`)(?=\w)")
 
 
 class LinksToSources(SphinxTransform):
@@ -110,9 +119,24 @@ class Translator(HTML5Translator):
 def setup(app: Sphinx) -> None:
     app.add_transform(LinksToSources)
     app.set_translator("html", Translator, override=True)
+    app.connect("autodoc-process-docstring", _end_code)
+    app.connect("autodoc-process-signature", _without_constructor)
     app.connect("env-updated", _check_pages)
     app.connect("html-page-context", _add_context)
     app.connect("build-finished", _copy_sources)
+
+
+def _end_code(_app: Sphinx, _what: str, _name: str, _made: object, _options: object, lines: list[str]) -> None:
+    """Lets a letter follow code, as in Markdown: `LogLine`s."""
+    lines[:] = [_CODE.sub(r"\1\\ ", line) for line in lines]
+
+
+def _without_constructor(
+    _app: Sphinx, what: str, _name: str, made: object, _options: object, signature: str, returns: str
+) -> tuple[str, str] | None:
+    """Leaves the parameters of a class out, but for the clients: nothing else is made by a user."""
+    is_made = made in {torchyard.Client, torchyard.AsyncClient}
+    return ("", returns) if what == "class" and not is_made else None
 
 
 def _check_pages(app: Sphinx, env: BuildEnvironment) -> None:

@@ -110,4 +110,4 @@ def _add_media(session: Session, claim: Claim, batch: Batch, meter: OutputMeter,
         if meter.takes_message(json.dumps(data)):
             job_events.append(session, claim.job_id, type="media", attempt=claim.number, data=data)
     if added.why is not None:
-        meter.mark_cut("media", f"no more of what this attempt shows is stored: {added.why}")
+        meter.mark_cut("media", f"no more output of this attempt is stored: {added.why}")

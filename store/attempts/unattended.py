@@ -42,5 +42,5 @@ def _left(row: Attempt) -> str:
     """Says what may be left of the attempt in the cluster."""
     name = (row.launcher or {}).get("name")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        return "nothing is known to have been given to its cluster"
+        return "no submission to its cluster is known"
     return f"its job {name} may still run there (`scancel --name={name}` ends it)"

@@ -22,10 +22,10 @@ def find_bundle(session: Session, job_id: str, *, caller: Caller) -> BundleFacts
     owner, spec = access.readable_job(session, job_id, caller, Job.owner, Job.spec)
     url = _code_in(spec)
     if url is None:
-        return "The job runs a recipe, which is part of the service: it has no code of its own."
+        return "The job runs a built-in recipe: it has no code of its own."
     sha256 = digest_in(url)
     if sha256 is None:
-        return f"The code lies on the workers, in {url}. It is not stored, and cannot be shown."
+        return f"The code is on the workers, in {url}. It is not stored and cannot be shown."
     # The owner's own row, as every bundle is read: what a job names without having it stays hidden.
     return bundles.find(session, owner, sha256) or say_deleted(sha256)
 

@@ -140,9 +140,9 @@ def _why_final(job: Job, report: ExitReport, attempts_without_checkpoint: int, *
     if OUTCOMES[report.reason].counted and job.restarts >= limit:
         return f" (after {job.restarts} of {limit} restarts)" if limit else ""
     if not made_progress:
-        return " (before its first step, metric or checkpoint, so it is not tried again)"
+        return " (not retried: it failed before its first step, metric or checkpoint)"
     if attempts_without_checkpoint >= CRASH_LOOP_CAP:
-        return f" ({attempts_without_checkpoint} attempts in a row published no checkpoint of a later step)"
+        return f" ({attempts_without_checkpoint} attempts in a row saved no newer checkpoint)"
     return None
 
 

@@ -89,7 +89,7 @@ def _goes_on(session: Session, job: Job, awaited: Sequence[_Awaited]) -> bool:
     try:
         caller = users.act_for(session, job.owner)
     except OwnerDisabled as error:
-        reason = Reason(error.code, f"{error.message}: whoever may resume the job lets it go on")
+        reason = Reason(error.code, f"{error.message}: resume the job once this is solved")
         jobs.transition(session, job.id, JobState.PAUSED, reason=reason, locked=job, pause_requested_at=now_us())
         return False
     try:

@@ -78,7 +78,7 @@ def say_devices(before: int, devices: int | None) -> str:
 def _resize(session: Session, job: Job, devices: int | None, caller: Caller) -> None:
     before = job.spec["resources"]["devices_per_node"]
     if devices is not None and _set_devices(session, job, devices):
-        stop.tell_of_request(session, job, f"goes on{say_devices(before, devices)}", caller)
+        stop.tell_of_request(session, job, f"resumed{say_devices(before, devices)}", caller)
 
 
 def _set_devices(session: Session, job: Job, devices: int) -> bool:
@@ -101,5 +101,5 @@ def _set_devices(session: Session, job: Job, devices: int) -> bool:
 def _without_pause(job: Job) -> Reason:
     """Returns the reason of a job with an open attempt whose pause is withdrawn before it took effect."""
     if job.idle_requested_at is not None:
-        return Reason("stopping", "the pause was withdrawn, but the job is stopped, as it did not use its GPUs")
+        return Reason("stopping", "the pause was withdrawn; the job still stops: it did not use its GPUs")
     return Reason(job.state, "the pause was withdrawn before it took effect")

@@ -175,7 +175,7 @@ def _admit(session: Session, wanted: Submission, room: Room) -> Submission:
 
 def _check_no_schedule(spec: Spec) -> None:
     if spec.schedule is not None:
-        message = "a job with a schedule is sent alone to POST /v1/schedules, as `torchyard submit` does with one"
+        message = "send a job with a schedule alone to POST /v1/schedules"
         raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", message),))
 
 

@@ -59,7 +59,7 @@ def note(session: Session, claim: Claim) -> None:
     row = session.execute(query.where(Attempt.id == claim.attempt_id, _is_away())).first()
     if row is None:
         return
-    message = f"{row.name} does not answer: the job may go on there, and starts on another worker that is free"
+    message = f"{row.name} does not answer: the job may still run there, and restarts on another free worker"
     jobs.set_reason(session, claim.job_id, JobState(row.state), Reason(AWAY, message))
 
 

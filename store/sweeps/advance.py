@@ -37,7 +37,7 @@ _PARSE_S = 0.2
 """How long one transaction parses job specs: large ones are made in smaller portions."""
 
 _TOO_MANY_FAILED = "too_many_failed"
-_FAILED_STEP = Reason("internal", "a step of the sweep failed, and is tried again: the log of the controller says why")
+_FAILED_STEP = Reason("internal", "a step of the sweep failed and is retried: see the controller's log")
 
 
 class OnlyFirst(Exception):

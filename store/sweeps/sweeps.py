@@ -23,7 +23,7 @@ from torchyard.contract.states import Reason
 from torchyard.contract.sweeps.spec import SweepSpec, SweepState
 from torchyard.contract.team.roles import Visibility
 
-STARTED = Reason("running", "makes its trials as there is room for them")
+STARTED = Reason("running", "makes trials as there is room")
 _FROM: dict[SweepState, frozenset[SweepState]] = {
     SweepState.RUNNING: frozenset({SweepState.PAUSED, SweepState.FINISHED}),
     SweepState.PAUSED: frozenset({SweepState.RUNNING}),

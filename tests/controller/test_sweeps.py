@@ -363,7 +363,7 @@ def test_the_owner_sees_that_a_step_fails_until_one_succeeds(yard: Yard, monkeyp
         yard.run()
         found = yard.get(broken)
         assert (found.state, found.status_reason.code) == (SweepState.RUNNING, "internal")
-        assert found.status_reason.message.startswith("a step of the sweep failed, and is tried again")
+        assert found.status_reason.message.startswith("a step of the sweep failed and is retried")
         yard.run()
         assert yard.get(broken).version == found.version  # it is told once
     assert len(yard.trials(sound)) == 3

@@ -26,7 +26,8 @@ import os
 from pathlib import Path
 if os.environ["RANK"] == "0":
     artifacts = Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
-    for file in (Path("out/model.pt"), artifacts / "report.json", artifacts / "loss.png", artifacts / "plots/loss.png"):
+    stored = [artifacts / name for name in ("report.json", "loss.png", "plots/loss.png")]
+    for file in (Path("out/model.pt"), Path("results/table.csv"), *stored):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
 """
@@ -63,8 +64,8 @@ def test_the_commands_that_copy_and_keep_checkpoints_do_what_their_page_says(clo
         kept = run_blocks([_block("torchyard models")], folder, environment)
     assert "latest" in captured
     assert "admin/digits@2" in kept and kept.endswith("admin/digits@1  deleted\n")
-    assert {"loss.png", "model.safetensors", "out/loss.png"} <= {
-        str(path.relative_to(folder)) for pattern in ("*", "out/*") for path in folder.glob(pattern)
+    assert {"loss.png", "model.safetensors", "out/loss.png", "results/table.csv"} <= {
+        str(path.relative_to(folder)) for pattern in ("*", "out/*", "results/*") for path in folder.glob(pattern)
     }
 
 
@@ -142,7 +143,7 @@ def _block(beginning: str) -> str:
 
 def _of_programs_job(block: str, name: str) -> str:
     """Names the job that left artifacts, and a reader of JSON that is there for certain."""
-    return block.replace("digits:artifacts", f"{name}:artifacts").replace("jq .", "python -m json.tool")
+    return re.sub(r"digits:(artifacts|results)", rf"{name}:\1", block).replace("jq .", "python -m json.tool")
 
 
 def _rows() -> list[str]:

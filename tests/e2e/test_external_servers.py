@@ -48,7 +48,7 @@ def test_up_with_external_servers_starts_none_of_its_own(tmp_path: Path, postgre
         assert starts is not None
         assert (starts.mode, starts.why) == (
             "cold",
-            "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun",
+            "no warm process: TORCHYARD_LAUNCHER is torchrun",
         )
 
 

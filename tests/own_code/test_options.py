@@ -58,7 +58,7 @@ def test_a_program_that_shows_its_error_itself_is_told_by_that_error(service: Se
     error = service.client.get(trial.job_id).view.error
     assert error is not None and error.message == "rank 0: ValueError: lr 3 is too high"
     assert error.traceback is not None and error.traceback.endswith("ValueError: lr 3 is too high")
-    assert service.client.jobs.advice(trial.job_id).steps == ["Correct assigned.py, line 9, and submit it again."]
+    assert service.client.jobs.advice(trial.job_id).steps == ["Correct assigned.py, line 9, then submit it again."]
 
 
 def test_a_program_that_takes_nccl_for_its_rank_is_told_how_it_runs_without(service: Service, folder: Path) -> None:

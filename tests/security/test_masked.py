@@ -117,7 +117,7 @@ def test_no_row_has_the_value_of_a_secret(simulated: SimulatedRunnerFixture) -> 
     ]
     told = "\n".join(simulated.messages())
     assert "checkpoint *** is not listed: its name, or that of one of its files, has the value of a secret" in told
-    assert "*** (its path has the value of a secret)" in told
+    assert "*** (its path contains the value of a secret)" in told
 
 
 @pytest.mark.usefixtures("secret")
@@ -162,7 +162,7 @@ def test_a_captured_file_with_a_secret_in_its_path_is_left_out(tmp_path: Path, m
     assert [file.path for batch in batches for new in batch.checkpoints for file in new.files] == ["plain.pt"]
     told = [event.data["text"] for batch in batches for event in batch.events]
     assert len(told) == 2, "one for each path, as it is shown"
-    assert all("***" in text and "its path has the value of a secret" in text for text in told)
+    assert all("***" in text and "its path contains the value of a secret" in text for text in told)
 
 
 def test_masked_artifacts_are_left_out_at_each_look(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_masked_artifacts_are_left_out_at_each_look(tmp_path: Path) -> None:
     files = Artifacts(run, BlobFolder(tmp_path / "blobs"), room=lambda: Room((), None), mask=Mask([VALUE]))
     assert files.take(1 << 20) == []
     assert files.message() == (
-        "1 of the files in artifacts is not stored: ***/file (its path has the value of a secret)"
+        "1 of the files in artifacts is not stored: ***/file (its path contains the value of a secret)"
     )
 
 

@@ -44,7 +44,7 @@ def test_digits_are_learned_and_the_job_is_told_how_it_was_isolated(service: Ser
     best = service.client.get(job.id).view.best
     assert best is not None
     messages = " ".join(str(event.data) for event in service.client.jobs.events(job.id))
-    assert "strict isolation executes every program anew" in messages
+    assert "strict isolation starts every program cold" in messages
     assert "sandbox: strict" in messages
 
 

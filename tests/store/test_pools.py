@@ -278,9 +278,9 @@ def test_a_daemon_whose_lease_expired_goes_on_if_nobody_took_over(db: StoreFixtu
     ("launcher", "says"),
     [
         ({"engine": "slurm", "name": "ty-a1-b2"}, "`scancel --name=ty-a1-b2` ends it"),
-        ({"engine": "slurm", "name": "x; rm -rf /"}, "nothing is known"),
-        ({"name": ["ty"]}, "nothing is known"),
-        (None, "nothing is known"),
+        ({"engine": "slurm", "name": "x; rm -rf /"}, "no submission"),
+        ({"name": ["ty"]}, "no submission"),
+        (None, "no submission"),
     ],
 )
 def test_a_forced_cancel_ends_the_row_once_no_daemon_serves_the_pool(

@@ -93,7 +93,7 @@ def test_the_rank_that_the_other_waits_for_is_named(tmp_path: Path, options: dic
             "wait/lag": pytest.approx(shares[1 - slow] - shares[slow]),
         }
     advice = judge(facts(metrics=first[-1], gpus=[{}, {}]))
-    assert advice.headline.startswith(f"rank {slow} is the slowest: another one waits for it for ")
+    assert advice.headline.startswith(f"rank {slow} is the slowest: another rank waits for it for ")
 
 
 @pytest.mark.parametrize(

@@ -141,13 +141,13 @@ def test_without_a_gpu_or_a_driver_there_are_cpu_slots(binding: FakeNvml) -> Non
 def test_gpus_of_the_bus_that_the_driver_does_not_show_are_named() -> None:
     away = FakeNvml({"GPU-aaaa": []}, failing={"init"})
     assert discover(nvml=away, environ={}, bus=lambda: 2).lacking == (
-        "2 NVIDIA GPUs are here and are not offered: their driver does not respond (init: GPU is lost)"
+        "2 NVIDIA GPUs are not offered: their driver does not respond (init: GPU is lost)"
     )
     assert discover(nvml=away, environ={}, bus=lambda: 0).lacking is None
     lost = FakeNvml({"GPU-aaaa": [], "GPU-bbbb": []}, failing={"index 1"})
     found = discover(nvml=lost, environ={})
     assert [device.uuid for device in found.devices] == ["GPU-aaaa"]
-    assert found.lacking == "GPU 1 of 2 does not respond, and is not offered"
+    assert found.lacking == "GPU 1 of 2 does not respond: not offered"
     assert discover(nvml=_two_gpus(), environ={"CUDA_VISIBLE_DEVICES": "1"}).lacking is None
 
 
@@ -246,7 +246,7 @@ def test_gpus_that_another_worker_holds_are_left_to_it(tmp_path: Path) -> None:
         left = discover(nvml=binding, environ={}, held=held)
     assert [device.uuid for device in left.devices] == ["GPU-bbbb"]
     who = f"the worker of {pwd.getpwuid(os.getuid()).pw_name} (pid {os.getpid()}, data in {data})"
-    assert left.lacking == f"GPU 0 belongs to {who}, and is not offered"
+    assert left.lacking == f"GPU 0 belongs to {who}: not offered"
     with lock_devices(gpus, data, folder=tmp_path):
         none_left = discover(2, nvml=binding, environ={}, held=device_locks.holders(folder=tmp_path))
     assert [device.uuid for device in none_left.devices] == ["cpu-0", "cpu-1"]

@@ -207,4 +207,4 @@ def test_gpus_for_which_the_driver_does_not_answer_are_told_from_the_start(fixtu
     with serving(daemon):
         found = told(fixture, daemon)["the look for GPUs at the start"]
     assert found.state == "failed"
-    assert "4 NVIDIA GPUs are here and are not offered: their driver does not respond" in found.problem
+    assert "4 NVIDIA GPUs are not offered: their driver does not respond" in found.problem

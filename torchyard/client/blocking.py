@@ -57,7 +57,7 @@ def blocking(
 
     update_wrapper(method, operation)
     if handle is not None:
-        vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=handle)
+        _annotate(method, operation, returns=handle)
     return method
 
 
@@ -81,9 +81,8 @@ def iterating(
         return iterate(items) if handle is None else _handles(iterate(items), handle)
 
     update_wrapper(method, operation)
-    signature = inspect.signature(operation)
-    item = handle or get_args(signature.return_annotation)[0]
-    vars(method)["__signature__"] = signature.replace(return_annotation=Generator[item])
+    item = handle or get_args(inspect.signature(operation).return_annotation)[0]
+    _annotate(method, operation, returns=Generator[item])
     return method
 
 
@@ -183,3 +182,9 @@ class _Blocking(Generic[T]):
             return next(self._items)
         except StopIteration:
             raise StopAsyncIteration from None
+
+
+def _annotate(method: Callable[..., Any], operation: Callable[..., Any], *, returns: Any) -> None:
+    """Gives the method the signature of the operation, for `help` and the docs."""
+    vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=returns)
+    method.__annotations__ = {**operation.__annotations__, "return": returns}

@@ -69,7 +69,7 @@ def symptoms(values: Mapping[str, float], *, ranks: int, used: Sequence[float]) 
         found["low_utilization"] = f"the devices are used for {mean(used):.0%} of the time"
     if (rank := lagging_rank(values, ranks=ranks)) is not None:
         found["slow_rank"] = (
-            f"rank {rank} is the slowest: another one waits for it for {values[RANK_LAG]:.0%} of each step"
+            f"rank {rank} is the slowest: another rank waits for it for {values[RANK_LAG]:.0%} of each step"
         )
     return found
 

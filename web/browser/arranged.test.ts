@@ -69,7 +69,7 @@ test("by keys alone: a section folds, a chart is pinned, all zoom and pan; anoth
   const other = await visit(browser, service, `jobs/${job.id}`);
   await other.page.waitForURL(/folded=time.*pinned=train%2Fgrad_norm/);
   await other.page
-    .getByRole("region", { name: "monitored · pinned" })
+    .getByRole("region", { name: "Monitored metric · Pinned" })
     .locator('figure[aria-label="train/grad_norm"]')
     .waitFor();
   assert.equal(

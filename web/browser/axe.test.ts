@@ -18,6 +18,9 @@ const LEAST_PX = 32;
 /** A theme changes colours alone. */
 const RULES = { light: {}, dark: { runOnly: ["color-contrast"] } } as const;
 const CHARTS = 12;
+const DOCS = ["", "reference/commands.html", "reference/python.html", "search.html?q=checkpoint"].map(
+  (path) => `docs/${path}`,
+);
 /** Enter, arrows and letters do the rest: a chart is one stop, and its menu another. */
 const MOST_STOPS = 60;
 
@@ -124,7 +127,7 @@ test("no page has a serious fault for a screen reader, at two widths, in both th
   const visited = await visit(browser, service);
   const { page } = visited;
   const faults: string[] = [];
-  for (const path of pages()) {
+  for (const path of [...pages(), ...DOCS]) {
     await open(page, path);
     faults.push(...(await faultsEverywhere(page, path || "now")));
   }
@@ -167,6 +170,11 @@ test("a phone scrolls no page sideways, and what is pressed there is as high as 
     await open(visited.page, path);
     const found = await visited.page.evaluate(unfit, LEAST_PX);
     faults.push(...found.map((fault) => `${path || "now"}: ${fault}`));
+  }
+  for (const path of DOCS) {
+    await open(visited.page, path);
+    const over = await visited.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (over > 0) faults.push(`${path}: scrolls sideways by ${over} px`);
   }
   assert.deepEqual(faults, []);
   await leave(visited);

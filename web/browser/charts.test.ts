@@ -80,7 +80,7 @@ test("a resumed job has a seam, and its curve never goes back", async () => {
     live.map((row) => Number(row["attempt"])),
     expected.map((step) => (step > 100 ? 2 : 1)),
   );
-  await visited.page.getByLabel("discarded").check();
+  await visited.page.getByLabel("replaced points").check();
   await visited.page.waitForURL(/ghost=1/);
   await visited.page.reload();
   await chart.reaches(160);

@@ -155,7 +155,7 @@ test("a new job's row appears without a reload", async () => {
 test("a failed job's page says what happened before all but its name, and its log is text in colour", async () => {
   const visited = await visit(browser, service, `jobs/${failed.id}`);
   const { page } = visited;
-  const advice = page.getByRole("region", { name: "What happened, and what to do" });
+  const advice = page.getByRole("region", { name: "Status and next steps" });
   await advice.waitFor();
   assert.ok((await advice.innerText()).includes("dreams"));
   assert.ok((await top(page, ".advice")) < (await top(page, ".facts")));

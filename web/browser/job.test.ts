@@ -83,11 +83,11 @@ test("keys alone walk the parts and the menu, share the link and stop the job, w
   assert.equal(await page.getByRole("menu").count(), 0);
   assert.match((await focused(page)) ?? "", /^More/);
   await page.keyboard.press("s");
-  await page.getByText("Stops grows.").waitFor();
+  await page.getByText("Stopping grows.").waitFor();
   await page.keyboard.press("z");
-  await page.getByText("Stops grows.").waitFor({ state: "detached" });
+  await page.getByText("Stopping grows.").waitFor({ state: "detached" });
   await page.getByLabel("Who can read it").selectOption("team");
-  await page.getByRole("status").getByText("Everybody with an account here").waitFor();
+  await page.getByRole("status").getByText("Everyone with an account").waitFor();
   assert.equal((await service.ask<{ visibility: string }>(`v1/jobs/${grows.id}`)).visibility, "team");
   await leave(visited);
 });

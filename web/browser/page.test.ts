@@ -129,7 +129,7 @@ test("a job's curve grows as it trains, its log is text and is saved, and its en
   writeFileSync(gate, "");
   await chart.reaches(5);
   await reach(service, id, "failed");
-  const advice = page.getByRole("region", { name: "What happened, and what to do" });
+  const advice = page.getByRole("region", { name: "Status and next steps" });
   await advice.getByText("dreams").first().waitFor();
   await page.goto(`${service.url}/jobs/${id}?tab=logs&line=1`);
   await page.getByText("<script>document.title = 'taken'</script>").waitFor();
@@ -297,6 +297,24 @@ test("a link of somebody else does not change the account unasked", async () => 
   await page.goto(await link());
   await page.getByRole("button", { name: "Continue as matilda" }).click();
   await page.getByLabel("Menu of matilda").waitFor();
+  await leave(visited);
+});
+
+test("the docs are reached from the menu, searched, and lead back, and nothing breaks their policy", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  await page.getByLabel("Menu of admin").click();
+  await page.getByRole("link", { name: "Docs" }).click();
+  await page.getByRole("heading", { level: 1, name: "Documentation" }).waitFor();
+  await page.getByLabel("Search the docs").fill("reservation");
+  await page.keyboard.press("Enter");
+  await page.locator("ul.search a", { hasText: "Concepts" }).click();
+  await page.getByRole("heading", { level: 1, name: "Concepts" }).waitFor();
+  await page.getByRole("link", { name: "Try REST" }).click();
+  await page.getByText("/v1/jobs", { exact: true }).first().waitFor();
+  await page.goBack();
+  await page.getByRole("link", { name: "Open Torchyard" }).click();
+  await page.getByRole("heading", { name: "Queue" }).waitFor();
   await leave(visited);
 });
 

@@ -102,7 +102,7 @@ test("a page opens without a shift, says nothing of points before they came, and
         }),
     );
   await page.goto(`${service.url}/jobs/${failed.id}`);
-  await page.getByRole("region", { name: "What happened, and what to do" }).waitFor();
+  await page.getByRole("region", { name: "Status and next steps" }).waitFor();
   await page.getByText("This job has logged no metrics.").waitFor();
   assert.ok((await shift()) < 0.05);
 

@@ -75,7 +75,7 @@ test("a browser is signed out from another one, which stays", async () => {
   await here.page.reload();
   await here.page.getByText("this browser").waitFor();
   await here.page.getByRole("button", { name: /^End the session/ }).press("Enter");
-  await here.page.getByText("Signs a browser at").waitFor();
+  await here.page.getByText("Signing a browser at").waitFor();
   await here.page.goto(`${service.url}/settings?section=tokens`); // what waits is sent as the page is left
   await lost.page.getByLabel("Personal token").waitFor();
   await here.page.getByRole("button", { name: "Revoke first" }).waitFor();
@@ -171,7 +171,7 @@ test("a viewer and a member are offered what they may, and the page asks for not
     const sections = page.getByRole("navigation", { name: "Settings" }).getByRole("link");
     await sections.first().waitFor();
     assert.deepEqual(await sections.allInnerTexts(), [
-      ...["Tokens", "Sessions", "Your use", "Notifications"],
+      ...["Tokens", "Sessions", "Your usage", "Notifications"],
       ...extra,
     ]);
     for (const section of ["sessions", "usage", "users", "audit"])

@@ -14,6 +14,8 @@ export interface Route {
 }
 
 const ROOT = BASE.pathname;
+/** What lies there is answered by the service, not by the page. */
+const NO_PAGES = [`${ROOT}v1/`, `${ROOT}docs/`];
 
 let current = $state.raw(read());
 const scrolling = new Scrolling();
@@ -76,7 +78,7 @@ function clicked(event: MouseEvent): void {
     return;
   const link = (event.target as Element | null)?.closest("a");
   if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
-  if (!link.pathname.startsWith(ROOT) || link.pathname.startsWith(`${ROOT}v1/`)) return;
+  if (!link.pathname.startsWith(ROOT) || NO_PAGES.some((path) => link.pathname.startsWith(path))) return;
   const isWithin = link.hash !== "" && link.pathname === location.pathname && link.search === location.search;
   if (isWithin) return;
   event.preventDefault();

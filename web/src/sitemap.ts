@@ -48,7 +48,7 @@ export const PAGES: readonly (Entry & { readonly name: PageName })[] = Object.en
 export const SECTIONS = {
   tokens: { title: "Tokens", scope: "tokens" },
   sessions: { title: "Sessions", scope: "tokens" },
-  usage: { title: "Your use", scope: "account" },
+  usage: { title: "Your usage", scope: "account" },
   notifications: { title: "Notifications", scope: "jobs:read" },
   secrets: { title: "Secrets", scope: "secrets" },
   users: { title: "Users", scope: "users" },

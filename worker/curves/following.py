@@ -209,7 +209,7 @@ class CurveFiles:
         with file:
             size, begin, warnings = os.fstat(file.fileno()).st_size, offset, ()
             if size < offset:
-                warnings = (f"{self._shown(parts)} has become shorter, and is read again from its start",)
+                warnings = (f"{self._shown(parts)} became shorter: reading it again from its start",)
                 begin = self._brought.end_in(file)
             data = os.pread(file.fileno(), _CHUNK, begin)
         self._budget.left -= len(data)
@@ -253,7 +253,7 @@ class CurveFiles:
                 what = "an event" if kind_of(parts) is EVENTS else "a value"
                 self._warn("step", f"left out {what} of {shown} at step {detail}", new)
             case parsed.SHORTER:
-                new.warnings.append(f"{shown} has become shorter, and is read again from its start")
+                new.warnings.append(f"{shown} became shorter: reading it again from its start")
             case _:
                 self._give_up(name, f"{shown} is damaged at byte {offset}, and is not read further", new)
 

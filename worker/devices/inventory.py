@@ -126,7 +126,7 @@ def discover(
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
     gpus, lacking = _gpus(binding, environ.get("CUDA_VISIBLE_DEVICES"), bus=bus)
-    others = [f"GPU {gpu.index} belongs to {held[gpu.uuid]}, and is not offered" for gpu in gpus if gpu.uuid in held]
+    others = [f"GPU {gpu.index} belongs to {held[gpu.uuid]}: not offered" for gpu in gpus if gpu.uuid in held]
     gpus = [gpu for gpu in gpus if gpu.uuid not in held]
     lacking = "; ".join([*([lacking] if lacking else []), *others]) or None
     if cpu_slots is None:
@@ -214,14 +214,14 @@ def _gpus(nvml: Nvml, visible: str | None, *, bus: Callable[[], int] = lambda: 0
         return [], _without_driver(error, bus)
     gpus = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
     silent = [index for index, device in enumerate(gpus) if device is None]
-    lacking = f"GPU {', '.join(map(str, silent))} of {count} does not respond, and is not offered" if silent else None
+    lacking = f"GPU {', '.join(map(str, silent))} of {count} does not respond: not offered" if silent else None
     return [device for device in gpus if device is not None and _is_visible(device, visible)], lacking
 
 
 def _without_driver(error: Exception, bus: Callable[[], int]) -> str | None:
     if getattr(error, "value", None) == _NO_LIBRARY or not (count := bus()):
         return None
-    return f"{count} NVIDIA GPUs are here and are not offered: their driver does not respond ({error})"
+    return f"{count} NVIDIA GPUs are not offered: their driver does not respond ({error})"
 
 
 def _gpu(nvml: Nvml, index: int) -> Device:
@@ -243,7 +243,7 @@ def _is_visible(device: Device, visible: str | None) -> bool:
 
 def _mig_obstacle(nvml: Nvml, handle: Any, device: Device) -> str | None:
     current = query(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
-    return f"GPU {device.index} is split into MIG instances, which are not offered" if current else None
+    return f"GPU {device.index} is split into MIG instances: not offered" if current else None
 
 
 def _foreign_use(device: Device, processes: Sequence[DeviceProcess], own_pids: set[int]) -> str | None:
@@ -251,7 +251,7 @@ def _foreign_use(device: Device, processes: Sequence[DeviceProcess], own_pids: s
     if not foreign:
         return None
     shown = ", ".join(f"pid {process.pid} ({_size(process.memory_bytes)})" for process in foreign[:8])
-    return f"GPU {device.index} is held by {shown}, not ours"
+    return f"GPU {device.index} is held by {shown}, which no job started"
 
 
 def _size(amount: int) -> str:

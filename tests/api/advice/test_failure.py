@@ -132,7 +132,7 @@ def test_a_file_that_was_left_out_of_the_upload_is_named_with_the_option(
 def test_another_file_or_error_is_none_of_what_was_left_out(message: str, left_out: list[str]) -> None:
     error = failed("user_error", message, rank=0, exit_code=1, traceback=TRACEBACK)
     advice = judge(facts("failed", trainer="script", failure=error, config={"left_out": left_out}))
-    assert advice.steps == ["Correct train.py, line 7, in load, and submit it again."]
+    assert advice.steps == ["Correct train.py, line 7, in load, then submit it again."]
 
 
 def test_no_line_of_code_is_claimed_of_a_traceback_in_other_peoples_code(approved: Approved) -> None:
@@ -165,7 +165,7 @@ def test_a_loss_that_is_not_finite_has_the_settings_that_are_not_made(approved: 
         ("config_error", {}, "Correct the configuration"),
         ("launch_failed", {}, "launcher's lines"),
         ("time_limit", {}, "time_limit 110h: 24% was done within 1d."),
-        ("idle_timeout", {}, "See in the log what it waited for"),
+        ("idle_timeout", {}, "Read in the log what it waited for"),
         ("worker_lost", {}, "Check the host of worker box-a."),
         ("device_fault", {}, "H100 0 of box-a"),
     ],
@@ -237,7 +237,7 @@ def test_a_job_that_halves_its_micro_batches_by_itself_says_so_before_it_does(au
     config = {"training": {"auto_batch": auto_batch}}
     error, reason = failed("out_of_memory", CUDA_OOM, rank=1), ("retrying", "attempt 1 ended: CUDA out of memory")
     steps = judge(facts(state, config=config, failure=error, reason=reason)).steps
-    said = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
+    said = "Wait for the next attempt: training.auto_batch halves the micro-batch."
     assert (steps[0] == said) == (auto_batch and state == "queued")
 
 

@@ -17,8 +17,8 @@ def advised(message: str, *, code: str = "user_error", config: dict[str, Any] | 
 @pytest.mark.parametrize(
     ("message", "step"),
     [
-        ("DistNetworkError: The server socket has failed to listen: Address already in use", "MASTER_PORT is free"),
-        ("OSError: [Errno 98] error while attempting to bind: EADDRINUSE", "MASTER_PORT is free"),
+        ("DistNetworkError: The server socket has failed to listen: Address already in use", "Use MASTER_PORT"),
+        ("OSError: [Errno 98] error while attempting to bind: EADDRINUSE", "Use MASTER_PORT"),
         (
             "RuntimeError: unable to open shared memory object </torch_1> in read-write mode: No space left on device",
             "(/dev/shm) is full",
@@ -28,9 +28,9 @@ def advised(message: str, *, code: str = "user_error", config: dict[str, Any] | 
         ("OSError: [Errno 24] Too many open files: 'a.png'", "ulimit -n"),
         ("OSError: [Errno 28] No space left on device: 'out.pt'", "A disk is full"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "-- python train.py"),
-        ("RuntimeError: No CUDA GPUs are available", "have it take the CPU"),
+        ("RuntimeError: No CUDA GPUs are available", "current_accelerator()"),
         ("URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "cannot reach that address"),
-        ("SSLError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "certificates of your network"),
+        ("SSLError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "your network's certificates"),
         ("RuntimeError: can't start new thread", "no more processes"),
     ],
 )

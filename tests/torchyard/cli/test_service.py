@@ -146,10 +146,10 @@ def test_why_explains_how_a_job_failed_and_what_to_do(service: Service, failed: 
     assert "ended      user_error, rank 0, exit code 1; attempts: 1" in shown
     assert shown.count("Traceback (most recent call last)") == 1
     assert shown.index("next ") < shown.index("retry ") < shown.index("Traceback"), "the answer comes first"
-    assert "cause      It was raised in train.py, line 3." in shown
+    assert "cause      Raised in train.py, line 3." in shown
     assert "evidence   ValueError: the data is blue (line " in shown
     assert "evidence   train.py, line 3: raise ValueError('the data is blue') (line " in shown
-    assert "next       Correct train.py, line 3, and submit it again." in shown
+    assert "next       Correct train.py, line 3, then submit it again." in shown
     assert f"logs {failed.id} --rank 0" in shown and f"retry {failed.id}" in shown
 
 
@@ -159,7 +159,7 @@ def test_why_says_which_argument_was_wrong_in_the_programs_own_words(service: Se
     service.wait(job.id, JobState.FAILED)
     shown = _run(service, "why", job.id).stdout
     assert shown.startswith("wrong-argument failed: rank 0: train.py: error: unrecognized arguments: --lrr")
-    assert "next       Correct the arguments of the program (config.args), and submit it again." in shown
+    assert "next       Correct the arguments of the program (config.args), then submit it again." in shown
     assert "line 3" not in shown and "Traceback" not in shown
     assert "run it again, with its working folder, if the host still has it (no checkpoint)" in shown
 

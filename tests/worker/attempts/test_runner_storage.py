@@ -38,7 +38,7 @@ def test_a_runner_waits_for_a_blob_store_that_cannot_be_written(
     simulated.blobs.root.unlink()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.row.checkpoints == 1
-    assert simulated.messages()[1:] == ["what the attempt writes is stored again"]
+    assert simulated.messages()[1:] == ["output of the attempt is stored again"]
 
 
 def test_a_runner_waits_for_blobs_that_are_not_mounted_any_more(simulated: SimulatedRunnerFixture) -> None:
@@ -86,7 +86,7 @@ def test_an_attempt_goes_on_while_the_disk_of_the_blobs_is_full(
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.row.checkpoints == 1
     assert simulated.lines() == ["trained on"]
-    assert simulated.messages()[1:] == ["what the attempt writes is stored again"]
+    assert simulated.messages()[1:] == ["output of the attempt is stored again"]
 
 
 def test_an_attempt_stays_open_if_the_worker_leaves_before_all_is_stored(simulated: SimulatedRunnerFixture) -> None:
@@ -134,7 +134,7 @@ def test_an_attempt_waits_for_free_disk_space_before_it_starts(
 ) -> None:
     simulated.start_runner()
     wait_for(simulated.messages, "the owner is told")
-    assert simulated.messages()[0].startswith("the attempt cannot be prepared now, and waits: [Errno 28] No space left")
+    assert simulated.messages()[0].startswith("the attempt cannot be prepared now; retrying: [Errno 28] No space left")
     simulated.detach()
     assert simulated.row.ended_at is None
     full_disk.unlink()
@@ -215,7 +215,7 @@ def test_an_outage_of_the_database_delays_the_end_and_loses_nothing(
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.lines() == ["the last line"]
     (message,) = simulated.messages()
-    assert re.fullmatch(r"what the attempt writes is stored again, after \d+ s without the database", message)
+    assert re.fullmatch(r"output of the attempt is stored again, after \d+ s without the database", message)
 
 
 @pytest.mark.usefixtures("removed_afterwards")

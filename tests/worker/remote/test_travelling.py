@@ -113,7 +113,7 @@ def test_a_full_disk_of_the_service_delays_files_alone_and_is_said(
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     waits, recovered = simulated.messages()
     assert "the disk of the service is full" in waits
-    assert recovered == "what the attempt writes is stored again"
+    assert recovered == "output of the attempt is stored again"
 
 
 def test_a_checkpoint_that_is_not_what_its_manifest_says_is_refused_by_the_service_and_said_once(

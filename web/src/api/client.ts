@@ -72,7 +72,7 @@ export async function getFile(
   const answer = await send("GET", url(path), undefined, signal);
   if (Number(answer.headers.get("content-length")) <= most) return answer.blob();
   await answer.body?.cancel();
-  throw new ApiError(0, "too_large", "It has become larger than what is shown here.");
+  throw new ApiError(0, "too_large", "It is too large to show here.");
 }
 
 /** Lets the browser save a file, however large: it sends no header with a download, and so it gets a link. Throws ApiError. */

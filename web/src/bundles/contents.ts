@@ -102,7 +102,7 @@ export async function bytesOf(name: string, file: Blob): Promise<Uint8Array> {
 /** A browser says no more of a file that has changed than of one that it may not read. */
 export function unreadable(name: string): Refused {
   return new Refused(
-    `${name} cannot be read: it changed after the folder was chosen, or this browser may not read it. Choose the folder again.`,
+    `${name} cannot be read: it changed, or the browser lacks access. Choose the folder again.`,
   );
 }
 

@@ -29,7 +29,7 @@ export function checkNames(names: readonly string[]): void {
     const problem = problemOf(name);
     if (problem !== null) throw new Refused(`The name ${JSON.stringify(name.slice(0, 200))} ${problem}.`);
     if (name === before)
-      throw new Refused(`Two files have the name ${name}, spelled in different characters.`);
+      throw new Refused(`Two files have the same name ${name} in different Unicode forms.`);
     before = name;
     checkSpelling(name, spelled, files);
   }

@@ -29,15 +29,15 @@ export async function prepare(
 ): Promise<{ contents: Contents; summary: Summary }> {
   const { files, leftOut } = await select(all, kind);
   if (files.length === 0)
-    throw new Refused(`There is no file to pack in this folder.${leftOut.map(lineOf).join("")}`);
+    throw new Refused(`The folder has no file to upload.${leftOut.map(lineOf).join("")}`);
   const contents = new Contents(files);
   const sizes = files.map(({ name, file }) => ({ name, size: file.size }));
   const largest = sizes.sort((one, other) => other.size - one.size).slice(0, MOST_NAMED);
   if (contents.size > MOST_BYTES) {
     const named = largest.map(({ name, size }) => `\n${name}: ${bytes(size)}`).join("");
     throw new Refused(
-      `The folder has ${bytes(contents.size)}, and at most ${bytes(MOST_BYTES)} can be uploaded. ` +
-        `Name in .torchyardignore what is not needed. The largest files:${named}`,
+      `The folder has ${bytes(contents.size)}; the limit is ${bytes(MOST_BYTES)}.  ` +
+        `List unneeded files in .torchyardignore. The largest:${named}`,
     );
   }
   const large = largest.filter(({ size }) => size > LARGE_BYTES);

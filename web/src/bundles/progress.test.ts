@@ -78,7 +78,7 @@ test("a file that cannot be read and a file that is no folder are told, and noth
   expect(progress.mayGoOn).toBe(false);
   const none = new Progress("code", new Packs());
   await none.look({ entries: [null] });
-  expect(none.failure).toBe("Drop one folder, and no files.");
+  expect(none.failure).toBe("Drop one folder, not files.");
   expect(asked).toEqual([]);
 });
 

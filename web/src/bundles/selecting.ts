@@ -83,9 +83,7 @@ function servicesIn(all: readonly Listed[]): readonly string[] {
   const folders = locks.map((path) => path.slice(0, -"children.lock".length));
   const services = folders.filter((folder) => paths.has(`${folder}token`));
   if (services.includes(""))
-    throw new Refused(
-      "This folder is the data directory of a Torchyard service, with its token: choose the folder of your program.",
-    );
+    throw new Refused("This is the data directory of a service. Choose your program's folder.");
   return services;
 }
 

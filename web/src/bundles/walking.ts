@@ -22,11 +22,11 @@ export function folderOf(taken: Taken): Folder {
   if ("entries" in taken) {
     const [entry] = taken.entries;
     if (taken.entries.length !== 1 || !entry || !isFolder(entry))
-      throw new Refused("Drop one folder, and no files.");
+      throw new Refused("Drop one folder, not files.");
     return { name: entry.name, files: () => walk(entry, "") };
   }
   const name = taken.files[0]?.webkitRelativePath.split("/")[0];
-  if (!name) throw new Refused("There is no file in this folder.");
+  if (!name) throw new Refused("The folder is empty.");
   return { name, files: () => chosen(taken.files, name.length + 1) };
 }
 

@@ -89,7 +89,7 @@ const charts = (host: HTMLElement): readonly (string | null)[] =>
 test("the monitored chart is first and wide, and a chart has one tab stop", async () => {
   const host = await open();
   expect([headings(host), charts(host)]).toEqual([
-    ["monitored 1", "other 1", "time 1"],
+    ["Monitored metric 1", "other 1", "time 1"],
     ["loss", "lr", "time/step"],
   ]);
   expect(host.querySelectorAll("figure.wide")).toHaveLength(1);
@@ -104,12 +104,12 @@ test("one chart of a section has its width, two share it, and the wide one count
       ["one", "two"].find((name) => grid.classList.contains(name)),
     );
   expect([headings(host), shares()]).toEqual([
-    ["monitored · pinned 2", "other 1"],
+    ["Monitored metric · Pinned 2", "other 1"],
     ["one", "one"],
   ]);
   await choose(host, "lr", "Pin to the top");
   await choose(host, "loss", "Wide");
-  expect([headings(host), shares()]).toEqual([["monitored · pinned 3"], [undefined]]);
+  expect([headings(host), shares()]).toEqual([["Monitored metric · Pinned 3"], [undefined]]);
   await choose(host, "loss", "Wide");
   expect(shares()).toEqual(["two"]);
 });
@@ -121,7 +121,7 @@ test("what is folded, pinned, split and moved is kept for the user, and the addr
   await choose(host, "lr", "Section down");
   click(host, "other 1");
   await settled();
-  expect(headings(host)).toEqual(["monitored · pinned 2", "train 1", "other 1"]);
+  expect(headings(host)).toEqual(["Monitored metric · Pinned 2", "train 1", "other 1"]);
   expect(charts(host)).toEqual(["val/loss", "time/step", "train/loss"]);
   const query = new URLSearchParams(location.search);
   expect(Object.fromEntries(query)).toEqual({

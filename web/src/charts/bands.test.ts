@@ -155,7 +155,7 @@ test("a group whose jobs ran one after the other has no line by the clock, and s
   ];
   const bands = joined(lines, [group("g", "a", "b")], STD);
   expect(rows(bands[0])).toEqual([]);
-  expect(bandNote(bands, false)).toContain("No two jobs of a group have points at the same place");
+  expect(bandNote(bands, false)).toContain("No two jobs of a group have points at one x value");
 });
 
 test("values that are not finite are passed over", () => {
@@ -251,9 +251,7 @@ test("bands are drawn of any number of groups; their CSV has the jobs' own point
   expect(hasBands(lines)).toBe(false);
   const bands = joined(lines, [group("g", "a", "b"), group("h", "c", "d", "e")], STD);
   expect(hasBands([...bands, ...bands, ...bands])).toBe(true);
-  expect(bandNote(bands, false)).toBe(
-    "mean ± standard deviation of 2 to 3 jobs, where two or more have points",
-  );
+  expect(bandNote(bands, false)).toBe("mean ± standard deviation of 2 to 3 jobs");
   expect(csvOf(bands).match(/^[a-e],/gm)).toHaveLength(10);
   expect(bands.every((band) => band instanceof BandLine)).toBe(true);
 });

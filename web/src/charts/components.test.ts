@@ -46,7 +46,7 @@ test("controls change the view; the smoothing once the slider rests", async () =
     ...{ view: view("zoom=1~2"), change: (change: Partial<ChartsView>) => changes.push(change) },
     ...{ hasSeams: false, hasEpochs: false },
   });
-  expect(textOf(host)).not.toContain("discarded");
+  expect(textOf(host)).not.toContain("replaced points");
   expect([...host.querySelectorAll("option")].filter((option) => option.disabled).map(textOf)).toEqual([
     "epoch",
   ]);

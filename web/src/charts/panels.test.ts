@@ -50,7 +50,7 @@ test("a name that was split is a chart for each key, and keeps its place", () =>
 test("what is monitored comes first, and what is pinned after it", () => {
   const layout = { ...PLAIN, pinned: ["lr", "gone"] };
   expect(shown(sectionsOf(KEYS, layout, { monitor: "val/loss" })).slice(0, 2)).toEqual([
-    ["monitored · pinned", "train/loss + val/loss", "lr"],
+    ["Monitored metric · Pinned", "train/loss + val/loss", "lr"],
     ["val", "val/accuracy", "val/iou"],
   ]);
   expect(

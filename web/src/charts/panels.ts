@@ -157,7 +157,7 @@ function titleOf(id: string, panels: readonly Panel[]): string {
 function topTitle(panels: readonly Panel[]): string {
   const monitored = panels.some((panel) => panel.isMonitored);
   const pinned = panels.some((panel) => !panel.isMonitored);
-  return [monitored ? "monitored" : "", pinned ? "pinned" : ""].filter(Boolean).join(" · ");
+  return [monitored ? "Monitored metric" : "", pinned ? "Pinned" : ""].filter(Boolean).join(" · ");
 }
 
 function isPinned(layout: Layout, panel: Panel): boolean {

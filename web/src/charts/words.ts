@@ -32,12 +32,12 @@ export function bandNote(lines: readonly Line[], isRange: boolean): string {
   const bands = lines.filter((line) => line.isBand);
   if (bands.length === 0) return "A band needs two jobs with points.";
   if (bands.every(({ columns }) => columns.length === 0))
-    return "No two jobs of a group have points at the same place of the x axis: choose another, such as steps.";
+    return "No two jobs of a group have points at one x value. Choose another x axis, such as steps.";
   const counts = bands.map(({ sources }) => sources.length);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const jobs = least === most ? `${most}` : `${least} to ${most}`;
   const hasRange = isRange || lines.every((line) => !isMeasured(line.key));
-  return `mean ${hasRange ? "and range" : "± standard deviation"} of ${jobs} jobs, where two or more have points`;
+  return `mean ${hasRange ? "and range" : "± standard deviation"} of ${jobs} jobs`;
 }
 
 /** Returns how far a band reaches at one place: `0.12 … 0.34 · 3 jobs`. */
@@ -72,7 +72,7 @@ export function summaryOf(key: string, lines: readonly Line[], measure: Measure,
 function seamsOf(lines: readonly Line[], kind: XKind): string {
   if (new Set(lines.map(({ jobId }) => jobId)).size !== 1) return "";
   const seams = lines[0]?.seams() ?? [];
-  return seams.map(({ attempt, x }) => ` Attempt ${attempt} went on at ${placeText(kind, x)}.`).join("");
+  return seams.map(({ attempt, x }) => ` Attempt ${attempt} resumed at ${placeText(kind, x)}.`).join("");
 }
 
 function several(count: number, one: string, many: string): string {

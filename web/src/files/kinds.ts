@@ -32,7 +32,7 @@ export function shownAs(path: string, size: number): Shown {
   const name = path.slice(path.lastIndexOf("/") + 1);
   const type = name.includes(".") ? name.slice(name.lastIndexOf(".") + 1).toLowerCase() : "";
   if (size === 0) return { as: "nothing", why: "It is empty." };
-  if (PROGRAMS.includes(type)) return { as: "nothing", why: "Files that may run programs are not shown." };
+  if (PROGRAMS.includes(type)) return { as: "nothing", why: "Executable file types are not shown." };
   if (PICTURES.includes(type)) return within("picture", size, MOST_PICTURE);
   if (TEXTS.includes(type) || type === "") return within("text", size, MOST_TEXT);
   return { as: "nothing", why: `Files of the type .${type} are not shown.` };
@@ -58,5 +58,5 @@ export function decoded(content: Uint8Array): string | null {
 
 function within(as: "picture" | "text", size: number, most: number): Shown {
   if (size <= most) return { as };
-  return { as: "nothing", why: `It has ${bytes(size)}: more than the ${bytes(most)} that are shown here.` };
+  return { as: "nothing", why: `It has ${bytes(size)}; the preview limit is ${bytes(most)}.` };
 }

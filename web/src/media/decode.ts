@@ -7,7 +7,7 @@ export async function readMask(blob: Blob, width: number, height: number): Promi
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  if (!context) throw new Error("The browser draws nothing.");
+  if (!context) throw new Error("The browser cannot draw pictures.");
   context.imageSmoothingEnabled = false;
   context.drawImage(bitmap, 0, 0, width, height);
   bitmap.close();

@@ -19,7 +19,7 @@ export async function readPicture<T>(
   made: (file: Blob) => T | Promise<T>,
 ): Promise<T> {
   if (size > MOST_BYTES)
-    throw new ApiError(0, "too_large", `It has ${bytes(size)}: more than is shown here.`);
+    throw new ApiError(0, "too_large", `It has ${bytes(size)}; that is too large to show.`);
   if (running >= AT_ONCE) await new Promise<void>((turn) => waiting.push(turn));
   running += 1;
   try {

@@ -71,7 +71,7 @@ test("what somebody else has stored meanwhile is shown, and replaced only when o
   await save(host);
   expect([textOf(host.querySelector("pre")), field(host).value]).toEqual(["theirs", "mine"]);
   expect([stored, done.mock.calls]).toEqual(["theirs", []]);
-  click(host, "Replace them");
+  click(host, "Replace");
   await settled();
   expect([stored, done.mock.calls]).toEqual(["mine", [[{ notes: "mine" }]]]);
 });
@@ -81,7 +81,7 @@ test("one goes on from what somebody else has stored", async () => {
   write(host, "mine");
   stored = "theirs";
   await save(host);
-  click(host, "Go on from these");
+  click(host, "Edit this text");
   expect([field(host).value, host.querySelector("[role=alert]")]).toEqual(["theirs", null]);
 });
 
@@ -96,7 +96,7 @@ test("what is sent twice is stored once, and is no conflict with itself", async 
 test("notes that are too long are not sent", async () => {
   const host = await open("first");
   write(host, "本".repeat(22_000));
-  expect(textOf(host)).toContain("464 bytes too many");
+  expect(textOf(host)).toContain("464 bytes over the limit");
   expect(host.querySelector<HTMLButtonElement>("button[type=submit]")?.disabled).toBe(true);
 });
 

@@ -35,7 +35,7 @@ afterEach(async () => {
 test.each([
   ["Now", Now, [EXAMPLE, "New job"], ["torchyard up", ...COMMANDS]],
   ["Jobs", Jobs, [EXAMPLE, "New job"], COMMANDS],
-  ["Compare", Compare, ["Choose among the jobs"], ["torchyard compare JOB JOB"]],
+  ["Compare", Compare, ["Select jobs"], ["torchyard compare JOB JOB"]],
   ["Sweeps", Sweeps, ["New sweep"], [expect.stringContaining("--sweep lr="), "torchyard submit sweep.yaml"]],
   ["Models", Models, ["Choose a job that has succeeded"], ["torchyard models add NAME JOB/best"]],
   ["Schedules", Schedules, ["New schedule"], ["schedule: '0 3 * * *'", "torchyard submit job.yaml"]],

@@ -206,6 +206,6 @@ test("what does not know the secret is not spoken to", async () => {
   const socket = sockets[0] as Socket;
   await socket.says({ nonce: "ab".repeat(32) }, { proof: "cd".repeat(32) });
   await run;
-  expect(stages.at(-1)).toEqual({ kind: "ended", text: "What answers here is not the service." });
+  expect(stages.at(-1)).toEqual({ kind: "ended", text: "This address does not lead to the service." });
   expect(socket.frames).toEqual([]);
 });

@@ -237,13 +237,13 @@ class Handshake {
       return JSON.stringify({ nonce: this.nonces.endNonce, proof: own });
     }
     if (await proves(proof ?? "", { secret, reach, meeting, ...this.nonces })) return null;
-    throw new Ended("What answers here is not the service.");
+    throw new Ended("This address does not lead to the service.");
   }
 }
 
 function endOf(code: number): string {
   if (code === 0) return "The shell has ended.";
-  return code > 0 ? `The shell has ended with exit code ${code}.` : `Signal ${-code} has ended the shell.`;
+  return code > 0 ? `The shell has ended with exit code ${code}.` : `Signal ${-code} killed the shell.`;
 }
 
 function textOf({ content }: Frame): string {

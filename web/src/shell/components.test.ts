@@ -219,12 +219,12 @@ test("what waits can be undone, and leaving the page sends it", async () => {
   signIn("member", "jobs:write");
   const host = show(UndoBar, {});
   const sent: boolean[] = [];
-  void undoable("Cancels digits.", (keepalive) => Promise.resolve(void sent.push(keepalive)));
+  void undoable("Cancelling digits.", (keepalive) => Promise.resolve(void sent.push(keepalive)));
   flushSync();
-  expect(textsOf(host, ".text")).toEqual(["Cancels digits."]);
+  expect(textsOf(host, ".text")).toEqual(["Cancelling digits."]);
   click(host, "Undo z");
   expect(textsOf(host, ".text")).toEqual([]);
-  void undoable("Deletes digits.", (keepalive) => Promise.resolve(void sent.push(keepalive)));
+  void undoable("Deleting digits.", (keepalive) => Promise.resolve(void sent.push(keepalive)));
   window.dispatchEvent(new Event("pagehide"));
   await settled();
   expect(sent).toEqual([true]);

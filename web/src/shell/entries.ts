@@ -41,7 +41,8 @@ export function fixedEntries(): readonly Entry[] {
   const settings = sections.map(([name, { title }]) =>
     page(`Settings: ${title}`, href("settings", { section: name })),
   );
-  return [...pages, ...states, ...settings, ...keyEntries()];
+  const docs = { ...page("Docs", href("docs/")), run: () => location.assign(href("docs/")) };
+  return [...pages, docs, ...states, ...settings, ...keyEntries()];
 }
 
 function page(name: string, to: string): Entry {

@@ -20,8 +20,7 @@ interface Offer {
 
 const ME = ["v1/me", { preferences: true }] as const;
 const AGAIN_MS = 3_000;
-const OLD_LINK =
-  "This link has expired or was used before: it is good once, for a minute. Run this for a new one:";
+const OLD_LINK = "This link has expired or was used. Get a new one:";
 const ENDED = "Your session has ended. Sign in again.";
 
 class Session {

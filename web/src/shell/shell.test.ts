@@ -139,7 +139,7 @@ test("a page whose files are gone offers to load all again", async () => {
   signIn("member", "jobs:read");
   const { host } = shell(() => Promise.reject(new Error("gone")));
   await settled();
-  expect(textOf(host.querySelector("#main p"))).toContain("could not be loaded");
+  expect(textOf(host.querySelector("#main p"))).toContain("did not load");
 });
 
 test("keys go to pages, and list themselves", async () => {

@@ -33,7 +33,7 @@ export function pending(): readonly Pending[] {
 /**
  * Sends the change after five seconds, unless it is undone before; at once if the page is left.
  *
- * `sentence` says what happens: "Cancels cracks-unet.", and `note` what that costs. Answers how it went. A failure is
+ * `sentence` says what happens: "Cancelling cracks-unet.", and `note` what that costs. Answers how it went. A failure is
  * shown in the bar.
  */
 export function undoable(

@@ -7,10 +7,10 @@ afterEach(() => vi.useRealTimers());
 
 test("a change is sent after five seconds, and no earlier", async () => {
   const run = vi.fn(() => Promise.resolve());
-  const outcome = undoable("Cancels digits.", run);
+  const outcome = undoable("Cancelling digits.", run);
   await vi.advanceTimersByTimeAsync(4_999);
   expect(run).not.toHaveBeenCalled();
-  expect(pending().map((item) => item.sentence)).toEqual(["Cancels digits."]);
+  expect(pending().map((item) => item.sentence)).toEqual(["Cancelling digits."]);
   await vi.advanceTimersByTimeAsync(1);
   expect(run).toHaveBeenCalledExactlyOnceWith(false);
   expect(await outcome).toBe("done");
@@ -19,7 +19,7 @@ test("a change is sent after five seconds, and no earlier", async () => {
 
 test("an undone change is never sent", async () => {
   const run = vi.fn(() => Promise.resolve());
-  const outcome = undoable("Deletes digits.", run);
+  const outcome = undoable("Deleting digits.", run);
   undo();
   await vi.advanceTimersByTimeAsync(10_000);
   expect(run).not.toHaveBeenCalled();
@@ -28,8 +28,8 @@ test("an undone change is never sent", async () => {
 
 test("undo takes back the newest change", async () => {
   const [first, second] = [vi.fn(() => Promise.resolve()), vi.fn(() => Promise.resolve())];
-  void undoable("Cancels one.", first);
-  void undoable("Cancels two.", second);
+  void undoable("Cancelling one.", first);
+  void undoable("Cancelling two.", second);
   undo();
   await vi.advanceTimersByTimeAsync(5_000);
   expect(first).toHaveBeenCalledOnce();
@@ -38,7 +38,7 @@ test("undo takes back the newest change", async () => {
 
 test("leaving the page sends what waits, once, so that it outlives the page", async () => {
   const run = vi.fn(() => Promise.resolve());
-  void undoable("Cancels digits.", run);
+  void undoable("Cancelling digits.", run);
   sendAll();
   await vi.advanceTimersByTimeAsync(10_000);
   expect(run).toHaveBeenCalledExactlyOnceWith(true);
@@ -46,7 +46,7 @@ test("leaving the page sends what waits, once, so that it outlives the page", as
 
 test("a change that fails stays until it is read", async () => {
   const failure = new ApiError(409, "conflict", "the job has ended");
-  const outcome = undoable("Cancels digits.", () => Promise.reject(failure));
+  const outcome = undoable("Cancelling digits.", () => Promise.reject(failure));
   await vi.advanceTimersByTimeAsync(5_000);
   expect(await outcome).toBe("failed");
   expect(pending()[0]?.failure).toBe(failure);

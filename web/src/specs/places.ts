@@ -63,7 +63,7 @@ class Walk {
     if (event.type === EVENT_ID.ALIAS)
       throw new Fault("has an alias (*): write the value itself", this.lineAt(event.anchorStart));
     this.refuse(event.anchorStart, "has an anchor (&): write values where they belong");
-    this.refuse(event.tagStart, "has a tag (!): values have the types that they look like");
+    this.refuse(event.tagStart, "has a tag (!): remove it");
     if (event.type === EVENT_ID.SCALAR) return this.scalar(event, path, start);
     const isInline = event.style === COLLECTION_STYLE.FLOW;
     this.end = event.start + (isInline ? 1 : 0);
@@ -106,10 +106,11 @@ class Walk {
 
   private key(start: number): string {
     const event = this.events[this.next];
-    if (event?.type !== EVENT_ID.SCALAR) throw new Fault("has a key that is no text", this.lineAt(start));
+    if (event?.type !== EVENT_ID.SCALAR)
+      throw new Fault("has a key that is not a string", this.lineAt(start));
     this.next++;
     this.refuse(event.anchorStart, "has an anchor (&): write values where they belong");
-    this.refuse(event.tagStart, "has a tag (!): keys are texts");
+    this.refuse(event.tagStart, "has a tag (!): keys are strings");
     const key = getScalarValue(this.text, event);
     if (key === "__proto__")
       throw new Fault("has the key __proto__, which no job spec has", this.lineAt(start));

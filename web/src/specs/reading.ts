@@ -24,12 +24,12 @@ export function lineOf(read: Read, path: Path): number {
 /** Reads the text. Throws Fault. */
 export function read(text: string): Read {
   const size = new TextEncoder().encode(text).length;
-  if (size > MOST_BYTES) throw new Fault(`has ${size} bytes, and at most ${MOST_BYTES} are read here`, 1);
+  if (size > MOST_BYTES) throw new Fault(`has ${size} bytes; the limit is ${MOST_BYTES}`, 1);
   try {
     const events = parseEvents(text, { maxDepth: MOST_DEPTH });
     const places = placesOf(text, events);
     const [document] = constructFromEvents(events, { source: text, maxAliases: 0 });
-    if (!isObject(document)) throw new Fault("is no mapping of keys, such as trainer: script", 1);
+    if (!isObject(document)) throw new Fault("is not a mapping, such as trainer: script", 1);
     checkNumbers(document, [], places);
     return { document, places };
   } catch (error) {
@@ -42,7 +42,7 @@ export function read(text: string): Read {
 /** JSON has no infinities, and a script's numbers are exact up to 2^53 only. Throws Fault. */
 function checkNumbers(value: Json, path: Path, places: Places): void {
   if (typeof value === "number" && (!Number.isFinite(value) || isInexact(value)))
-    throw new Fault(`has the number ${value}, which is not kept exactly`, places.get(keyOf(path))?.line ?? 1);
+    throw new Fault(`has the number ${value}, which would lose digits`, places.get(keyOf(path))?.line ?? 1);
   if (typeof value !== "object" || value === null) return;
   for (const [key, inner] of Object.entries(value)) checkNumbers(inner as Json, [...path, key], places);
 }

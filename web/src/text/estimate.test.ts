@@ -35,7 +35,10 @@ test("a job too far behind starts after a time, of which there is no record", ()
 });
 
 test("an estimate older than five minutes says how old it is", () => {
-  const aged = (minutes: number): string => estimateText(estimate(), NOW + minutes * 60_000).slice("between 14:10 and 14:40; 79% of the last 200 estimates were right".length);
+  const aged = (minutes: number): string =>
+    estimateText(estimate(), NOW + minutes * 60_000).slice(
+      "between 14:10 and 14:40; 79% of the last 200 estimates were right".length,
+    );
   expect([5, 12, 119, 120, 60 * 48].map(aged)).toEqual([
     "",
     " (estimated 12 minutes ago)",

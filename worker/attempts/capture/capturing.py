@@ -148,7 +148,7 @@ class Capturing:
                 raise
             self._next_look = time.monotonic() + _AGAIN_S
             self._warn_once(
-                "disk", f"files of config.checkpoints cannot be stored now, and wait: {error.strerror}", warn
+                "disk", f"files of config.checkpoints cannot be stored now; retrying: {error.strerror}", warn
             )
         return done
 
@@ -192,7 +192,7 @@ class Capturing:
             Candidate(match) for root in roots(self._run) for match in folders.find(search, root, self._patterns)
         ]
         if search.is_cut:
-            self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
+            self._warn_once("cut", "config.checkpoints: too many files to look at all", warn)
         return candidates
 
     def _has_secret(self, item: Candidate, warn: Warn) -> bool:
@@ -200,7 +200,7 @@ class Capturing:
         if not any(self._mask.finds("/".join(rundirs.own_path(file.parts))) for file in item.files):
             return False
         # Its name is not kept: each time that the job writes the file, it has another one.
-        self._say_left_out(item.parts, "its path has the value of a secret", warn)
+        self._say_left_out(item.parts, "its path contains the value of a secret", warn)
         return True
 
     def _each_once(self, new: Sequence[Candidate], matching: Sequence[Candidate], warn: Warn) -> list[Candidate]:
@@ -259,7 +259,7 @@ class Capturing:
             return _fitting(due, left)
         self._warn_once(
             "count",
-            f"{MOST_AT_WILL} files of config.checkpoints were stored: from now on one in {pause:.0f} s is, the newest",
+            f"{MOST_AT_WILL} files of config.checkpoints were stored: from now on the newest every {pause:.0f} s",
             warn,
         )
         if now < self._next_at_will:

@@ -73,7 +73,7 @@ class Artifacts(LeftFiles):
                 elif self._is_stored(item.path, item.status):
                     continue
                 elif self._mask.finds(item.path):
-                    self._left_out.add(item.parts, "its path has the value of a secret")
+                    self._left_out.add(item.parts, "its path contains the value of a secret")
                 else:
                     matches.append(Match((_BASE, *item.parts), item.status))
         except TooMany:

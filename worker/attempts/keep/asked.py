@@ -93,7 +93,7 @@ class AskedFiles:
             raise
         except Exception:
             logger.exception("%s: cannot store files of its working folder", order.job_id)
-            self._answer(order, "it cannot be stored: an unexpected error of the worker, whose log has it")
+            self._answer(order, "it cannot be stored: see the worker's log")
         return True
 
     def _begin(self, order: KeepOrder) -> "_Answer | None":

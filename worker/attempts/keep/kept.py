@@ -174,7 +174,7 @@ class KeptFiles(LeftFiles):
         if self._is_stored(self._path_of(match), status) or self._keeping.captured(match):
             return None
         if self._mask and self._mask.finds(item.path):
-            self._not_kept.add(item.path, size=size, why="its path has the value of a secret")
+            self._not_kept.add(item.path, size=size, why="its path contains the value of a secret")
             return None
         return match
 

@@ -91,7 +91,7 @@ class LeftFiles(ABC):
             if final:
                 raise
             self._next_look = time.monotonic() + AGAIN_S
-            self._warn_once(f"files of keep cannot be stored now, and wait: {error.strerror}", warn)
+            self._warn_once(f"files of keep cannot be stored now; retrying: {error.strerror}", warn)
             return []
         self._uncommitted = [self.row(copy) for copy in done]
         return done

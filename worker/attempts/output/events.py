@@ -178,7 +178,7 @@ def _parse_event(raw: bytes, batch: Batch) -> _Event | FileLine | None:
     except ValueError:
         if raw.strip():
             quoted = as_text(raw[:_QUOTED_BYTES], cut=max(0, len(raw) - _QUOTED_BYTES))
-            warn(batch, f"a line of {EVENTS} is not an event that this worker knows: {quoted}")
+            warn(batch, f"a line of {EVENTS} is not a valid event: {quoted}")
         return None
     batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
     return event

@@ -93,11 +93,11 @@ class LineReader:
     def _check_offset(self, file: BinaryIO, name: str, result: ReadResult, *, final: bool) -> None:
         size = os.fstat(file.fileno()).st_size
         if size < result.offset:
-            result.warnings.append(f"{name} has become shorter, and is read again from its start")
+            result.warnings.append(f"{name} became shorter: reading it again from its start")
             result.offset = 0
         if final and size - result.offset > _FINAL_LIMIT:
             skipped = size - _FINAL_TAIL - result.offset
-            result.warnings.append(f"{skipped} bytes of {name} were written too late, and are left out")
+            result.warnings.append(f"{skipped} bytes of {name} were written too late and are left out")
             result.offset = size - _FINAL_TAIL
 
     def _read_lines(

@@ -122,7 +122,7 @@ class ShownItems:
     def _refuse(self, line: Shown, why: str, batch: Batch) -> None:
         self._left_out += 1
         if self._left_out <= _MOST_TOLD:
-            more = "; of further ones no message tells" if self._left_out == _MOST_TOLD else ""
+            more = "; further ones are not reported" if self._left_out == _MOST_TOLD else ""
             key = printable(self._mask.text(line.key))[:_KEY_SHOWN]
             warn(batch, f"{line.kind} {key!r} of step {line.step} was not stored: {why}{more}")
 

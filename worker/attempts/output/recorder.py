@@ -40,8 +40,8 @@ _ARRIVAL_S = 0.2
 REPORTED_OUTAGE_S = 2.0
 """The shortest outage of the database that the owner is notified of: a failed call may be tried again this late."""
 _TOPIC = "store"
-_WAITING = "what the attempt writes cannot be stored now, and waits"
-_RECOVERED = "what the attempt writes is stored again"
+_WAITING = "output of the attempt cannot be stored now; retrying"
+_RECOVERED = "output of the attempt is stored again"
 
 
 class OutputRecorder:

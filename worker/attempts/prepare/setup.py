@@ -99,7 +99,7 @@ class Setup:
     def _prepare(self, facts: AttemptFacts) -> Prepared | Installing | Unprepared | Failed:
         if self._installation is None:
             if self._filled and disk.has_little_space(self._packages.root):
-                return Unprepared("the disk has less than 1 GiB free, which the packages have filled before")
+                return Unprepared("less than 1 GiB of disk is free; the packages filled it before")
             plan = self._try(lambda: self._preparation.prepare(facts))
             if isinstance(plan, Unprepared | Failed):
                 return plan
@@ -146,7 +146,7 @@ class Setup:
         except NotWanted:
             return Unprepared()
         except NotStartedYet as error:
-            return self._wait(f"the attempt cannot be started now, and waits: {error}", str(error), _START_AGAIN_S)
+            return self._wait(f"the attempt cannot be started now; retrying: {error}", str(error), _START_AGAIN_S)
         except StillRuns as error:
             return self._wait_for_end(str(error))
         except (DataError, ConfigError, InvalidSpec) as error:
@@ -165,7 +165,7 @@ class Setup:
     def _refused(self, error: OSError) -> Unprepared | Failed:
         """Waits while a disk is full. A broken disk costs no restart."""
         if error.errno in disk.SCARCE:
-            return self._wait(f"the attempt cannot be prepared now, and waits: {error}", str(error), _PREPARE_AGAIN_S)
+            return self._wait(f"the attempt cannot be prepared now; retrying: {error}", str(error), _PREPARE_AGAIN_S)
         reason = EndReason.WORKER_LOST if error.errno in disk.PASSING else EndReason.LAUNCH_FAILED
         return _failed(reason, f"the attempt cannot be prepared: {error}")
 

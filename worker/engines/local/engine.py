@@ -41,8 +41,8 @@ from worker.sandbox import levels
 
 _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
-_NO_WARM_PROCESS = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
-_STRICT_IS_COLD = "strict isolation executes every program anew"
+_NO_WARM_PROCESS = "no warm process: TORCHYARD_LAUNCHER is torchrun"
+_STRICT_IS_COLD = "strict isolation starts every program cold"
 _ANOTHER_PYTHON_IS_COLD = "it has an environment of its own"
 _OWN_PACKAGES_ARE_COLD = "it has packages of its own"
 

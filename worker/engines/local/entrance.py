@@ -165,9 +165,9 @@ class Entrance:
         try:
             socket.send_fds(self._calls, [message], [connection.fileno()], socket.MSG_DONTWAIT)
         except BlockingIOError:
-            refuse(connection, "too much is started in this job at once: try again")
+            refuse(connection, "too many programs start in this job at once: try again")
         except OSError:
-            refuse(connection, "nothing can be started in this job any more: it has ended what would do that")
+            refuse(connection, "this job accepts no more programs: it ended the process that starts them")
 
 
 def _is_in_a_job(connection: socket.socket) -> bool:

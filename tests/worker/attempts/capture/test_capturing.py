@@ -167,7 +167,7 @@ def test_a_full_disk_delays_it_and_loses_neither_the_file_nor_the_output(
         run.log("rank-0", "stdout").write_text("goes on\n")
         found = look(relay)
         assert [line.lines for batch in found for line in batch.lines] == [["goes on"]]
-        assert "wait" in warnings(found)[-1]
+        assert "retrying" in warnings(found)[-1]
         with pytest.raises(OSError) as caught:
             look(relay, final=True)
         assert caught.value.errno == errno.ENOSPC

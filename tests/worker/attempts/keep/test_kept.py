@@ -198,7 +198,7 @@ def test_a_value_in_a_path_is_never_stored_or_told(run: RunDir) -> None:
     for patterns in ((), ("**",)):
         job = Job(run, *patterns, values=[VALUE])
         assert job.take() == []
-        assert job.files.message() == "not kept: ***/ (1 file, 1 B, its path has the value of a secret)"
+        assert job.files.message() == "not kept: ***/ (1 file, 1 B, its path contains the value of a secret)"
 
 
 def test_a_pattern_stores_settled_files_while_the_job_runs_and_the_rest_at_the_end(run: RunDir) -> None:
@@ -304,7 +304,7 @@ def test_a_full_disk_delays_what_a_pattern_names_and_nothing_else(run: RunDir, m
         job = Job(run, "a")
         job.take(final=False)
         assert job.take(final=False) == []
-        assert job.told == ["files of keep cannot be stored now, and wait: No space left on device"]
+        assert job.told == ["files of keep cannot be stored now; retrying: No space left on device"]
         with pytest.raises(OSError, match="No space left"):
             job.take()
     assert job.take() == ["./a"]

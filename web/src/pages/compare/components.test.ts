@@ -69,7 +69,7 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   expect(textsOf(host, "tbody td.name")).toEqual(["job a", "job b"]);
   expect(document.title).toBe("Compare job a, job b – Torchyard");
   expect(textsOf(host, "tbody td:nth-last-child(2)")).toEqual(["box:3", "box:3"]);
-  expect(textOf(host)).toContain("One job is not there, or not yours to read: c");
+  expect(textOf(host)).toContain("One job is not found, or not readable for you: c");
   tell({ kind: "job", job: view("a", { version: 2, name: "renamed" }) as JobSummary });
   flushSync();
   await vi.advanceTimersByTimeAsync(500);
@@ -109,7 +109,7 @@ test("jobs that cannot be read are said once, leave no empty table, and go away 
   await settled();
   await vi.advanceTimersByTimeAsync(500);
   flushSync();
-  expect(textOf(host)).toContain("2 jobs are not there, or not yours to read: a, b");
+  expect(textOf(host)).toContain("2 jobs are not found, or not readable for you: a, b");
   expect(host.querySelector("table")).toBeNull();
   click(host, "Remove");
   expect(route().query.get("jobs") ?? "").toBe("");

@@ -60,7 +60,7 @@ test("the same code says so, and packages in other versions are a table", async 
   const host = differences([script("a", "bundle:1"), script("b", "bundle:1")]);
   const other = differences(recipes);
   expect(textOf(host)).toContain("Both have the same code.");
-  expect(textOf(other)).toContain("Both run recipes.");
+  expect(textOf(other)).toContain("Both run built-in recipes.");
   const details = open(host, "Packages");
   await vi.waitFor(() =>
     expect(textsOf(details, "tbody th, tbody td")).toEqual([

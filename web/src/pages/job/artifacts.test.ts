@@ -69,7 +69,7 @@ test("kept files of the working folder have a list of their own", async () => {
   kept = ["results/loss.txt"];
   const host = await opened();
   expect(textsOf(host, "button.name")).toEqual(["report.json", "results/", "loss.txt"]);
-  expect(textOf(host)).toContain("Of the working folder: 1 file, 10 B.");
+  expect(textOf(host)).toContain("From the working folder: 1 file, 10 B.");
   click(host, "loss.txt");
   await rested();
   expect([asked.at(-1)?.path, location.search]).toEqual([

@@ -62,7 +62,7 @@ test("the files are a tree, the program is marked, and a file is shown with the 
 test("the commit, the branch and the changes are said, with their signs and without turned text", async () => {
   const git = { commit: COMMIT, branch: "main", dirty: true, diff: DIFF };
   const host = await opened(() => LISTED, git);
-  expect(textOf(host)).toContain("commit 0123456789ab, branch main, with changes that are not committed");
+  expect(textOf(host)).toContain("commit 0123456789ab, branch main, with uncommitted changes");
   expect([textsOf(host, ".added"), textsOf(host, ".removed")]).toEqual([["+new ⟨U+202E⟩<b>"], ["-old"]]);
 });
 

@@ -156,10 +156,10 @@ test("who chooses a line stays where they are", async () => {
       .querySelector("[role=log]")
       ?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
   flushSync();
-  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ to the end");
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 ↓ Jump to the end");
   host.querySelector<HTMLElement>("[data-line='2'] button, [data-line='2'] a")?.click();
   await settled();
   expect(host.querySelectorAll(".chosen")).toHaveLength(1);
-  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 Copy line 2 ↓ to the end");
+  expect(textOf(host.querySelector(".foot"))).toBe("line 1 of 3 Copy line 2 ↓ Jump to the end");
   setQuery({ line: null });
 });

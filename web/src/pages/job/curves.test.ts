@@ -58,6 +58,6 @@ test("the devices of a job are charts of the job, for who may see workers", asyn
 test("who may not see workers has the curves alone, and asks for nothing else", async () => {
   signIn("member", "jobs:read");
   const { sections, paths } = await open();
-  expect(sections).toEqual(["monitored 1"]);
+  expect(sections).toEqual(["Monitored metric 1"]);
   expect(paths.filter((path) => path.startsWith("v1/workers"))).toEqual([]);
 });

@@ -123,7 +123,7 @@ test("a summary of a failed job does not take its traceback away", () => {
 
 test("advice that asks for the stacks offers them, to who may see them", () => {
   let asked = 0;
-  const silent = advice({ steps: ["Ask for the stacks of its ranks: they show where each is now."] });
+  const silent = advice({ steps: ["Show the stacks of its ranks: they show where each one is."] });
   const host = show(Advice, { advice: silent, job: view(), onstacks: () => (asked += 1), unfolds: true });
   click(host, "Show stacks");
   expect(asked).toBe(1);
@@ -140,7 +140,7 @@ test("stacks are asked for once, and shown as soon as the ranks have answered", 
   const asked = serve(() => ({ attempt: 1, taken_at: ranks === null ? null : AT, ranks: ranks ?? [] }));
   const host = show(Stacks, { jobId: "job_a", isScript: true, close: () => undefined });
   await settled();
-  expect(textOf(host.querySelector("[role=status]"))).toBe("Asking the ranks for their stacks…");
+  expect(textOf(host.querySelector("[role=status]"))).toBe("Reading the stacks…");
   await vi.advanceTimersByTimeAsync(1000);
   ranks = [
     { rank: 0, text: '  File "/home/ada/hang.py", line 4 in wait', note: null },

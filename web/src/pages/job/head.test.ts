@@ -212,7 +212,7 @@ test("the lineage leads both ways: to what the job comes from, and to what came 
   expect(asked).toEqual([]); // the first curve goes before
   await vi.advanceTimersByTimeAsync(600);
   flushSync();
-  expect(lineage(host)).toContain("retried as again start from it: finer, … model ada/cracks");
+  expect(lineage(host)).toContain("retried as again initial weights for finer, … model ada/cracks");
   const links = [...host.querySelectorAll(".lineage a")].map((link) => link.getAttribute("href"));
   expect(links).toEqual([
     ...["/sweeps/swp_1", "/jobs/job_o", "/jobs/job_f?tab=checkpoints", "/jobs/job_b", "/jobs/job_c"],
@@ -251,7 +251,7 @@ test("a stop and a delete wait, and an undone one is not sent", async () => {
   const sent = (): readonly string[] => changesOf(all).map(({ method, path }) => `${method} ${path}`);
   const stops = head(view());
   pressed(new KeyboardEvent("keydown", { key: "s" }));
-  expect(pending().map((item) => item.sentence)).toEqual(["Stops unet."]);
+  expect(pending().map((item) => item.sentence)).toEqual(["Stopping unet."]);
   undo();
   await vi.advanceTimersByTimeAsync(6000);
   expect(sent()).toEqual([]);
@@ -344,7 +344,7 @@ test("the menu says what a pause costs, and the bar what a stop does; a failing 
   serve(() => null);
   click(head(view()).host, "Stop");
   await settled();
-  expect([pending()[0]?.sentence, pending()[0]?.note()]).toEqual(["Stops unet.", null]);
+  expect([pending()[0]?.sentence, pending()[0]?.note()]).toEqual(["Stopping unet.", null]);
   undo();
   const none = servePrices();
   menu(head(view({ state: "queued" })).host);
@@ -364,7 +364,7 @@ test("who can read the job is changed in place, and then shown", async () => {
   expect([asked[0]?.method, asked[0]?.body]).toEqual(["PATCH", { visibility: "team" }]);
   expect(changed[0]?.visibility).toBe("team");
   expect(textOf(host.querySelector("[role=status]"))).toContain(
-    "Everybody with an account here can read its log, files and notes now",
+    "Everyone with an account can read its log, files and notes now",
   );
   const others = head(view({ visibility: "private", owner: "bob" })).host;
   expect([others.querySelector("select"), facts(others).includes("private")]).toEqual([null, true]);

@@ -70,7 +70,7 @@ function say(step: number, key = "val/sample"): void {
 
 test.each([
   ["script", "run.log_image"],
-  ["causal-lm", "The recipe shows samples after each evaluation."],
+  ["causal-lm", "The recipe logs samples after each evaluation."],
 ])("before there is anything, it is said what will fill it: %s", async (trainer, words) => {
   all = [];
   const host = show(Media, { job: view({ spec: { trainer } }) });

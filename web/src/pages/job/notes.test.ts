@@ -101,7 +101,7 @@ test("one leaves the field as it was, also before the notes are known", async ()
   const host = show(Notes, { job: { ...stored, notes: "" }, onchange: () => undefined, isWriting: true });
   await settled();
   expect(host.querySelector("textarea")?.value).toBe("it **diverged**");
-  click(host, "Not now");
+  click(host, "Cancel");
   expect([host.querySelector("textarea"), patches()]).toEqual([null, []]);
 });
 

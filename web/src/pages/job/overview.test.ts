@@ -35,7 +35,7 @@ test("an overview says what runs, what it watches, where, and only what was set"
   for (const part of [
     "train.py data --lr 1e-3 -2 --fast",
     "0123456789ab",
-    "not committed",
+    "uncommitted changes",
     "val/loss",
     "H200",
   ])

@@ -32,7 +32,7 @@ test("a terminal opens in another tab, which cannot lead this page elsewhere", a
   await settled();
   expect(open).toHaveBeenCalledWith(URL_, "_blank");
   expect(tab.opener).toBeNull();
-  expect(textOf(host)).toContain("It is in another tab.");
+  expect(textOf(host)).toContain("Opened in another tab.");
   open.mockReturnValue(null);
   click(host, "Open another");
   await settled();
@@ -61,7 +61,7 @@ test("a port is asked for, and stands in the command, too", async () => {
 
 test.each([
   ["where there are no host names for jobs", ["jobs:write", "jobs:exec"], "cannot show terminals"],
-  ["in a session that was not opened for that", ["jobs:write"], "may not open terminals"],
+  ["in a session that was not opened for that", ["jobs:write"], "cannot open terminals"],
 ] as const)("the command line stands there %s", async (_, scopes, words) => {
   signIn("member", ...scopes);
   const open = vi.fn();

@@ -45,7 +45,7 @@ export class Stacks {
       this.failure = new ApiError(
         408,
         "timeout",
-        "The worker has not answered: it prepares the job, or is away.",
+        "The worker has not answered: it is preparing the job, or offline.",
       );
       this.isWaiting = false;
       return;

@@ -10,17 +10,7 @@ import type { Filter } from "./filter";
 export type Labels = Readonly<Record<string, string | null>>;
 export type Chosen = { readonly ids: readonly string[] } | { readonly filter: Filter };
 
-const DOES: Record<Action, string> = {
-  cancel: "Cancels",
-  pause: "Pauses",
-  resume: "Resumes",
-  delete: "Deletes",
-  archive: "Archives",
-  unarchive: "Unarchives",
-  label: "Labels",
-  star: "Stars",
-  unstar: "Removes your stars from",
-};
+const DOES = { cancel: "Cancelling", delete: "Deleting" } as const;
 const DID: Record<Action, string> = {
   cancel: "Cancelled",
   pause: "Paused",
@@ -56,7 +46,7 @@ export async function act(action: Action, chosen: Chosen, price: Price | null = 
   if (action !== "cancel" && action !== "delete")
     return toSentence(action, await send(action, chosen, false));
   const matched = "ids" in chosen ? chosen.ids.length : (await request(action, chosen, true, false)).matched;
-  if (matched === 0) return `There is none to ${action}.`;
+  if (matched === 0) return `No job to ${action}.`;
   let answer: ActionsView | null = null;
   price?.ask();
   const run = async (keepalive: boolean): Promise<void> => {

@@ -306,7 +306,7 @@ test("grouped jobs are one row until their group is opened, which the address ho
   await vi.advanceTimersByTimeAsync(100);
   await settled();
   expect(textsOf(host, "tbody [data-row]")).toEqual(["a,b 1 job 1 running"]);
-  expect(textOf(host)).toContain("Of the newest 10,000 jobs");
+  expect(textOf(host)).toContain("Among the newest 10,000 matching jobs");
   click(host, "a,b 1 job 1 running");
   await settled();
   expect(textsOf(host, "tbody .name a")).toEqual(["job inside"]);

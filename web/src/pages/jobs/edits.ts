@@ -11,8 +11,7 @@ export async function label(id: string, labels: Readonly<Record<string, string |
   const answer = await post<ActionsView>("v1/jobs/actions", { action: "label", ids: [id], labels });
   const [refused] = answer.refused;
   if (refused) throw new ApiError(409, refused.code, refused.message);
-  if (answer.matched === 0)
-    throw new ApiError(404, "not_found", "The job is not there any more, or is not yours.");
+  if (answer.matched === 0) throw new ApiError(404, "not_found", "The job was deleted, or is not yours.");
 }
 
 /** Writes labels as `key=value, key=value`. */

@@ -41,7 +41,7 @@ test("a view keeps the address under a name for the team, and one's own stand be
   expect(changesOf(asked).map(({ method, body }) => [method, body])).toEqual([
     ["PUT", { name: "rates", query: "q=lr", visibility: "team" }],
   ]);
-  click(host, "forget view");
+  click(host, "delete view");
   await settled();
   const [, removed] = changesOf(asked);
   expect(Object.fromEntries(removed?.query ?? [])).toEqual({ name: "rates", owner: "ada" });

@@ -83,7 +83,7 @@ test("of many devices the neighbouring ones of a job share a row, and trouble st
   ]);
   expect(textsOf(host, "td.index")).toEqual(["0–7", "0–6", "7", "0–7"]);
   expect(textsOf(host, "td.used")).toEqual(["2–97%"]);
-  expect(textsOf(host, ".word")).toEqual(["7 free", "held by pid 4121", "8 out of reach"]);
+  expect(textsOf(host, ".word")).toEqual(["7 free", "held by pid 4121", "8 unreachable"]);
 });
 
 test("a worker says for which job its devices are reserved, and names it to those who may see it", () => {
@@ -306,7 +306,7 @@ test("a token for jobs alone asks for nothing of the cluster", async () => {
   const { host, asked, watched } = await openNow([], []);
   expect(new Set(asked.map(({ path }) => path))).toEqual(new Set(["v1/jobs"]));
   expect(watched).toEqual({ topics: ["jobs"] });
-  expect(textOf(host)).toContain("Your token does not let you see workers");
+  expect(textOf(host)).toContain("Your token cannot see workers");
 });
 
 test("a running job shows the monitored value with its small curve, and a guest says so", async () => {
@@ -354,9 +354,7 @@ test("after the first job that ended, and while nothing else is there, the floor
   const done = job("a", { state: "succeeded", finished_at: AT });
   const { host } = await openNow([worker(device(0))], [done]);
   const next = host.querySelector("[aria-labelledby=next]");
-  expect(textOf(next?.querySelector("p"))).toBe(
-    "job a has trained a model. See how it learned and what it saved.",
-  );
+  expect(textOf(next?.querySelector("p"))).toBe("job a succeeded. See its curves and its checkpoints.");
   expect(textsOf(host, "dt")[0]).toBe("torchyard download a --best");
   for (const [ended, others] of [
     [[done, { ...done, id: "b" }], []],
@@ -376,6 +374,6 @@ test("after the first job that ended, and while nothing else is there, the floor
 test("a first job that failed leads to its page, and offers no download", async () => {
   signIn("member", "jobs:read", "jobs:write", "cluster:read");
   const { host } = await openNow([worker(device(0))], [job("a", { state: "failed", finished_at: AT })]);
-  expect(textOf(host.querySelector("[aria-labelledby=next] p"))).toContain("has failed: its page says why");
+  expect(textOf(host.querySelector("[aria-labelledby=next] p"))).toContain("failed. Its page says why");
   expect(textsOf(host, "dt").join()).not.toContain("download");
 });

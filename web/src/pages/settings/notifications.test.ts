@@ -124,8 +124,8 @@ test("an administrator may enter mail, and a viewer adds nothing", async () => {
 });
 
 test.each([
-  [{ state: "delivered" }, "it arrived"],
-  [{ state: "given_up", error: "port 22 is not allowed" }, "it did not arrive: port 22 is not allowed"],
+  [{ state: "delivered" }, "delivered"],
+  [{ state: "given_up", error: "port 22 is not allowed" }, "not delivered: port 22 is not allowed"],
 ])("a test says what became of it", async (outcome, says) => {
   targets = [target()];
   messages = [message()];

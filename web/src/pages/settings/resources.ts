@@ -6,10 +6,10 @@ import { bytes, bytesOf } from "../../text/bytes";
 export type Resource = UserQuotaView["uses"][number]["resource"];
 
 export const RESOURCES: Readonly<Record<Resource, { readonly title: string; readonly note: string }>> = {
-  devices: { title: "Devices", note: "that running jobs hold at once" },
-  running: { title: "Running", note: "jobs at once" },
+  devices: { title: "Devices", note: "held by running jobs" },
+  running: { title: "Running", note: "running jobs" },
   queued: { title: "Waiting", note: "jobs that are queued or paused" },
-  priority: { title: "Priority", note: "the highest of a job" },
+  priority: { title: "Priority", note: "the highest of any job" },
   stored_bytes: { title: "Stored", note: "checkpoints, models, artifacts, metrics, logs, bundles and specs" },
   share: { title: "Share", note: "share of devices relative to others; default 100" },
 };

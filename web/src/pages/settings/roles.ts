@@ -5,7 +5,7 @@ export type Role = UserView["role"];
 
 export const ROLES: Readonly<Record<Role, string>> = {
   viewer: "reads the team's jobs, workers and the queue",
-  member: "also submits jobs, and acts on their own",
-  operator: "also drains workers, and ends any job by force",
-  admin: "everything, of every user",
+  member: "also submits and changes own jobs",
+  operator: "also drains workers and kills any job",
+  admin: "everything, for all users",
 };

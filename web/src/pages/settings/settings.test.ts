@@ -79,7 +79,7 @@ test("each role is offered the sections that it may use, and no other", async ()
     offered[role] = textsOf((await open("audit", { "v1/audit": [] })).host, "nav a");
     await removeAll();
   }
-  const viewers = ["Tokens", "Sessions", "Your use", "Notifications"];
+  const viewers = ["Tokens", "Sessions", "Your usage", "Notifications"];
   expect(offered).toEqual({
     viewer: viewers,
     member: [...viewers, "Secrets"],
@@ -236,7 +236,7 @@ test("a user is added with a first token, given a role, and disabled with or wit
   expect(textOf(host.querySelector(".once code"))).toBe("ty_2_first");
   host.querySelector<HTMLElement>("[aria-label='Disable bob']")?.click();
   await settled();
-  click(host, "Disable, and cancel the jobs");
+  click(host, "Disable and cancel jobs");
   await settled();
   expect(asked.find(({ method }) => method === "PATCH")?.body).toEqual({ disabled: true, jobs: "cancel" });
 });
@@ -260,7 +260,7 @@ test("of a thousand users a hundred are shown, and any is found by name or role"
     return textsOf(host, "td.name");
   };
   expect(host.querySelectorAll("tbody tr")).toHaveLength(100);
-  expect(textOf(host)).toContain("100 of 1,000 are shown: look for a name.");
+  expect(textOf(host)).toContain("100 of 1,000 are shown: search by name.");
   expect(shown("USER-99")).toHaveLength(11);
   expect(shown("viewer")).toEqual(["user-7"]);
   expect(shown("<b>")).toEqual([]);

@@ -63,7 +63,7 @@ test("a default that the service changes is shown in its field and in its help",
   unfold(host, "job");
   await checked();
   expect(field(host, "field-idle_timeout").placeholder).toBe("2h");
-  expect(textOf(field(host, "help-idle_timeout"))).toContain("this service makes it 2h");
+  expect(textOf(field(host, "help-idle_timeout"))).toContain("this service sets it to 2h");
   expect(textOf(field(host, "help-priority"))).not.toContain("this service");
   expect(field(host, "field-config.training.epochs").placeholder).toBe("3");
 });
@@ -93,7 +93,7 @@ test("a job that no worker can ever run is said in red", async () => {
   });
   const { host } = await open();
   await checked();
-  expect(textOf(host.querySelector("footer .never"))).toBe(`No worker can ever run it: ${message}.`);
+  expect(textOf(host.querySelector("footer .never"))).toBe(`No worker can run it: ${message}.`);
 });
 
 test("what a trainer needs is red once one has left it empty, or asks to submit", async () => {

@@ -177,7 +177,7 @@ test("without a bundle the panel says how one is uploaded, and of many one is fo
   const { host } = await open();
   const id = "field-config.data.source";
   await panelOf(host, id);
-  expect(textsOf(host, ".panel p")[0]).toBe("You have uploaded no bundle.");
+  expect(textsOf(host, ".panel p")[0]).toBe("You have no uploads yet.");
   expect(textOf(host.querySelector(".panel code"))).toBe("torchyard data push DIR");
   await removeAll();
   signIn("member", "jobs:read", "jobs:write");

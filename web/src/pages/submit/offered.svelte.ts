@@ -57,7 +57,7 @@ export class Offered {
   note(key: string): string {
     if (key === "after") return "such as `[{job: NAME, on: succeeded}]`";
     if (["config.code", "config.data.source", "config.model.weights"].includes(key))
-      return "a folder that is dropped here is uploaded";
+      return "drop a folder here to upload it";
     if (key === "resources.devices_per_node") {
       const most = Math.max(0, ...this.workers.map((worker) => worker.devices.length));
       return most > 0 ? `the largest worker has ${most}` : "";

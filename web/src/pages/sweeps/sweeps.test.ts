@@ -274,7 +274,7 @@ test("what the service refuses is shown", async () => {
   serve(({ path, method }) => (method === "POST" ? null : answer(path, sweep(), [])));
   const host = show(Sweep, { id: "swp_1" });
   await settled();
-  expect(textOf(host)).toContain("No trial is made yet.");
+  expect(textOf(host)).toContain("No trials yet.");
   click(host, "Pause");
   await settled();
   expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none.");

@@ -5,14 +5,12 @@ import type { DeviceView } from "../../api/wire";
 export function releaseOf({ blocked, returning }: DeviceView): string | null {
   if (!blocked || returning) return null;
   if (blocked.includes("in quarantine until"))
-    return "Available again once it has answered for 10 minutes since, or once its worker is started again, which forgets faults.";
+    return "Available after 10 minutes without a fault, or a restart of its worker.";
   if (blocked.includes("are still in use after"))
-    return "Available again as soon as this memory is free: end the process that holds it, or start the worker again, which takes what is in use without a job for the usual amount.";
-  if (/\bpid\b|process/.test(blocked))
-    return "Available again as soon as this process has ended: no job of the service has started it.";
-  if (blocked.includes("MIG")) return "Available again once MIG is off and the worker is started again.";
-  if (blocked.includes("respond"))
-    return "Available again once the driver answers for it: nvidia-smi on its host says more.";
-  if (blocked.includes("disk space")) return "Available again once the disk of its host has free space.";
+    return "Available when this memory is free. End the process that holds it, or restart the worker.";
+  if (/\bpid\b|process/.test(blocked)) return "Available when this process ends. No job started it.";
+  if (blocked.includes("MIG")) return "Available after MIG is off and the worker restarts.";
+  if (blocked.includes("respond")) return "Available when its driver answers. Check nvidia-smi on its host.";
+  if (blocked.includes("disk space")) return "Available when its host has free disk space.";
   return null;
 }

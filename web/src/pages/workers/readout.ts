@@ -29,7 +29,7 @@ export function usedAt(
   }: { columns: Columns; resolution: number; names: ReadonlyMap<string, string> },
 ): Readout {
   const row = rowAt(columns.time, time, resolution);
-  if (row < 0) return { figures: "nothing is known", job: "" };
+  if (row < 0) return { figures: "no data", job: "" };
   const jobId = columns.job_id[row] ?? null;
   const job = jobId === null ? "" : (names.get(jobId) ?? jobId);
   return words(columns.utilization[row], columns.memory_used[row], columns.power_watts[row], job);

@@ -69,7 +69,7 @@ test("where nobody had a device, it says how to begin; a failure is shown and tr
   serve(() => null);
   const host = show(Usage, {});
   await settled();
-  expect(textOf(host.querySelector("[role=alert]"))).toContain("The use cannot be read.");
+  expect(textOf(host.querySelector("[role=alert]"))).toContain("The usage cannot be read.");
   serve(() => ({ data: [], has_more: false, next: null }));
   click(host, "Try again");
   await settled();

@@ -232,10 +232,12 @@ test("a device in quarantine says why, and what releases it", async () => {
   const blocked =
     "GPU 0 is in quarantine until 12:10 UTC: it failed under job_1 (the driver reported XID 79)";
   const host = await openOne(worker([device(0, { blocked })]));
-  expect(textOf(host.querySelector(".blocked"))).toContain(`${blocked} Available again once it has answered`);
+  expect(textOf(host.querySelector(".blocked"))).toContain(
+    `${blocked} Available after 10 minutes without a fault`,
+  );
   expect(textOf(host.querySelector(".readout"))).toBe("not offered");
   const kept = "GPU 0 is in quarantine: 3.0 GiB are still in use after job_1 ended; checked again every 5 s";
-  expect(releaseOf(device(0, { blocked: kept }))).toContain("as soon as this memory is free");
+  expect(releaseOf(device(0, { blocked: kept }))).toContain("when this memory is free");
   expect(releaseOf(device(0, { blocked: kept, returning: true }))).toBeNull();
   expect(releaseOf(device(0))).toBeNull();
 });

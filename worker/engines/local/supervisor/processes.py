@@ -83,7 +83,7 @@ class AttemptProcesses:
         while process.kill_children():
             kill_all(timeout=KILL_TIMEOUT)
             if not warned and time.monotonic() > deadline:
-                text = "processes of the attempt fork without end, and keep its devices until they end"
+                text = "processes of the attempt keep forking and hold its devices"
                 tell_owner(self._run, self._plan, text)
                 warned = True
         self._reap()

@@ -173,7 +173,7 @@ test("the bar goes from match to match, and a search that waits goes on by its b
   click(host, "▲");
   host.querySelector("form")?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
   expect(steps).toEqual([-1, 1]);
-  click(host, "Go on");
+  click(host, "Continue");
   expect(goOn).toHaveBeenCalledOnce();
 });
 
