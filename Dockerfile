@@ -41,6 +41,7 @@ COPY --from=page /src/api/static api/static
 # The docs, built beside what they describe: the reference of Python is read from the packages themselves.
 COPY --from=page /opt/node /opt/page
 COPY CONTRIBUTING.md ./
+COPY examples examples
 COPY --from=page /src/web/src web/src
 RUN PYTHONPATH=/opt/page/lib/python3.11/site-packages /opt/venv/bin/python -m sphinx \
     --fresh-env --quiet --fail-on-warning --conf-dir docs/site --doctree-dir /tmp/doctrees docs api/docs

@@ -1,6 +1,6 @@
-"""`python -m bench.costs` measures what the largest inputs cost: each request, upload and file at its limit.
+"""`python -m bench.costs` measures the CPU time and memory of each request, upload and file at its limit.
 
-`--write` keeps the figures in docs/reference/costs.md, from which tests read that nothing is left out.
+`--write` writes docs/reference/costs.md, in which tests look for each operation, reader and limit.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
     for cost in costs:
         print(f"{cost.operation:28} {cost.sent:>9} {cost.status} {cost.processor_s:7.3f} s {cost.memory_mib:7.1f} MiB")
     for other in others:
-        print(f"{other.what:49} {other.processor_s:7.3f} s {other.memory_mib:7.1f} MiB")
+        print(f"{other.what:67} {other.processor_s:7.3f} s {other.memory_mib:7.1f} MiB")
     if chosen.write:
         PAGE.write_text(written(costs, others))
     sys.exit(f"more than {MOST_S} s: {', '.join(cost.operation for cost in dear)}" if dear else 0)

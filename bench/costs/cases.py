@@ -1,4 +1,4 @@
-"""What reads what people and jobs wrote, each with an input at its limits. Each runs in a process of its own."""
+"""The readers of what people and jobs write, each with an input at its limit and in a process of its own."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,18 +12,18 @@ from typing import Any
 from bench.costs import batches, contents, folders, jobfiles, sweeps
 from torchyard.contract.errors import TorchyardError
 
-API = "a request's thread of the API"
-PARSER = "a process of its own, which the API starts for large bodies, with limits of time and memory"
-CONTROLLER = "the controller's thread"
-UPLOAD = "the thread of an upload, in parts"
-CHECKER = "a process of its own, which the API starts for a large upload, with limits of time and memory"
-PROPOSALS = "a process of its own, which the controller starts, with limits of time and memory"
-PLAN = "a worker's pass over the queue"
-LOADER = "the program that loads the checkpoint"
-OUTPUT = "the thread of one attempt that reads what its job wrote"
-ATTEMPT = "the thread of one attempt, before it starts, a file at a time"
-READER = "the job whose data it is"
-RELAY = "the worker's thread that reads what jobs wrote"
+API = "API, request thread"
+PARSER = "API, process for large bodies, with limits of time and memory"
+CONTROLLER = "controller thread"
+UPLOAD = "API, upload thread, in parts"
+CHECKER = "API, process for large uploads, with limits of time and memory"
+PROPOSALS = "controller, process with limits of time and memory"
+PLAN = "worker, pass over the queue"
+LOADER = "program that loads the checkpoint"
+OUTPUT = "worker, output thread of the attempt"
+ATTEMPT = "worker, thread of the attempt before it starts, one file at a time"
+READER = "job that reads the data"
+RELAY = "worker, output thread of all jobs"
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Case:
 
     what: str
     pays: str
-    """Whose thread or process it takes."""
+    """The thread or process that does the work."""
     prepare: Callable[[], Callable[[], object]]
-    """Makes the input. Returns what is measured."""
+    """Makes the input and returns the call to measure."""
 
 
 @dataclass(frozen=True)
@@ -72,38 +72,38 @@ def _peak_mib() -> float:
 
 
 CASES = (
-    Case("4 MiB of points of a remote worker's attempt", API, batches.of_points),
-    Case("4 MiB of lines of a remote worker's attempt", API, batches.of_lines),
-    Case("80,000 wrong keys of a sweep's point", PARSER, sweeps.too_many_keys),
-    Case("9,000 points of 10 wrong keys", PARSER, sweeps.wrong_points),
-    Case("10,000 points of 7 keys", PARSER, sweeps.most_points),
-    Case("one point of 50 options, as a sweep is checked", API, sweeps.one_point),
-    Case("the next point by 10,000 trials of 10 keys of 1,000 values", PROPOSALS, sweeps.proposal),
-    Case("a look at 10,000 trials with 16 MiB of points, before the next is chosen", CONTROLLER, sweeps.known_trials),
-    Case("a look at 10,000 trials of asha, before one is promoted", CONTROLLER, sweeps.waiting_trials),
-    Case("500 jobs of a batch that wait for each other in circles", API, sweeps.circles),
-    Case("10,000 queued jobs of one owner with different requests", PLAN, sweeps.distinct_requests),
-    Case("a job spec of 256 KiB", API, contents.spec),
-    Case("a picture of 8 MiB of empty segments", RELAY, contents.picture),
-    Case("a table of 64 KiB", RELAY, contents.media),
-    Case("a line of 1,000 metrics", RELAY, contents.event),
-    Case("a list of the 10,000 files of a checkpoint", OUTPUT, folders.manifest),
-    Case("a look at a folder of 10,000 files", OUTPUT, folders.look),
-    Case("an answer about a checkpoint of 10,000 files", API, folders.answer),
-    Case("a part of the tar of 10,000 files", API, folders.part_of_a_tar),
-    Case("a digest among 20 checkpoints of 10,000 files", API, folders.named_blob),
-    Case("an upload beside 20,000 others of its worker", UPLOAD, folders.upload_beside_others),
-    Case("an index of 100,000 files in shards", READER, contents.index),
-    Case("a bundle of 8 MiB of empty files", UPLOAD, contents.small_bundle),
-    Case("a bundle of 1,000,000 files", CHECKER, contents.bundle),
-    Case("2,048 parts among 65,536", API, contents.parts),
-    Case("8,000 cells of a table beside 64 KiB of secrets", OUTPUT, contents.secrets_in_a_table),
-    Case("1,000,000 values beside a checkpoint's weights", LOADER, contents.values_beside_weights),
-    Case("100,000 tensors of a checkpoint", LOADER, contents.tensors),
-    Case("a look at 50,000 event files", OUTPUT, contents.event_files),
-    Case("3,000 event files that came with the code", ATTEMPT, contents.event_files_before_the_start),
-    Case("a walk by 32 patterns of 500 characters, to its end", OUTPUT, jobfiles.patterns),
-    Case("64 lines of 4 KiB, searched for metrics by 8 patterns", OUTPUT, jobfiles.metrics),
-    Case("a header of safetensors of 32 MiB", OUTPUT, jobfiles.header),
-    Case("a look at 20,000 files of two names each", OUTPUT, jobfiles.names),
+    Case("4 MiB of metric points from a remote worker", API, batches.of_points),
+    Case("4 MiB of log lines from a remote worker", API, batches.of_lines),
+    Case("sweep with 80,000 unknown keys in a trial", PARSER, sweeps.too_many_keys),
+    Case("sweep of 9,000 trials with 10 unknown keys each", PARSER, sweeps.wrong_points),
+    Case("sweep of 10,000 trials with 7 keys each", PARSER, sweeps.most_points),
+    Case("check of one trial with 50 options", API, sweeps.one_point),
+    Case("TPE proposal after 10,000 trials with 10 keys of 1,000 values", PROPOSALS, sweeps.proposal),
+    Case("read 10,000 trials with 16 MiB of settings before a proposal", CONTROLLER, sweeps.known_trials),
+    Case("read 10,000 ASHA trials before a promotion", CONTROLLER, sweeps.waiting_trials),
+    Case("batch of 500 jobs with circular dependencies", API, sweeps.circles),
+    Case("10,000 queued jobs of one owner with different resources", PLAN, sweeps.distinct_requests),
+    Case("job spec of 256 KiB", API, contents.spec),
+    Case("image of 8 MiB of empty segments", RELAY, contents.picture),
+    Case("table of 64 KiB", RELAY, contents.media),
+    Case("log call with 1,000 metrics", RELAY, contents.event),
+    Case("file list of a checkpoint of 10,000 files", OUTPUT, folders.manifest),
+    Case("search for checkpoints in a folder of 10,000 files", OUTPUT, folders.look),
+    Case("answer with a checkpoint of 10,000 files", API, folders.answer),
+    Case("part of a tar download of 10,000 files", API, folders.part_of_a_tar),
+    Case("search for a blob in 20 checkpoints of 10,000 files", API, folders.named_blob),
+    Case("start of an upload beside 20,000 others of the worker", UPLOAD, folders.upload_beside_others),
+    Case("shard index of 100,000 files", READER, contents.index),
+    Case("upload of 8 MiB of empty files", UPLOAD, contents.small_bundle),
+    Case("upload of 1,000,000 files", CHECKER, contents.bundle),
+    Case("search for 2,048 parts among 65,536 stored ones", API, contents.parts),
+    Case("mask 64 KiB of secrets in a table of 8,000 cells", OUTPUT, contents.secrets_in_a_table),
+    Case("checkpoint with 1,000,000 values beside its weights", LOADER, contents.values_beside_weights),
+    Case("checkpoint with 100,000 tensors", LOADER, contents.tensors),
+    Case("search for 50,000 TensorBoard event files", OUTPUT, contents.event_files),
+    Case("3,000 event files in the uploaded code", ATTEMPT, contents.event_files_before_the_start),
+    Case("search for files by 32 patterns of 500 characters", OUTPUT, jobfiles.patterns),
+    Case("search 64 lines of 4 KiB by 8 metric patterns", OUTPUT, jobfiles.metrics),
+    Case("safetensors header of 32 MiB", OUTPUT, jobfiles.header),
+    Case("search for checkpoints among 20,000 files with two hard links each", OUTPUT, jobfiles.names),
 )

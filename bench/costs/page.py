@@ -1,4 +1,4 @@
-"""The ledger of costs: docs/reference/costs.md, written from what was measured and from the limits in the code."""
+"""Writes docs/reference/costs.md from measured costs and from the limits in the code."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -14,23 +14,23 @@ from bench.costs.operations import MOST_S, Cost
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "costs.md"
 BOUNDED = ("torchyard/contract",)
-"""Folders whose limits all stand on the page."""
+"""Folders all of whose limits are on the page."""
 SHOWN_BY = {
-    "attempts/events": "a line of 1,000 metrics",
+    "attempts/events": "log call with 1,000 metrics",
     "attempts/expansion": "validate_spec",
-    "bounds": "a job spec of 256 KiB",
+    "bounds": "job spec of 256 KiB",
     "bundles/mounting": "validate_spec",
-    "bundles/names": "a bundle of 1,000,000 files",
+    "bundles/names": "upload of 1,000,000 files",
     "bundles/parts": "find_parts",
-    "bundles/shards": "an index of 100,000 files in shards",
-    "bundles/tar": "a bundle of 1,000,000 files",
-    "files/archives": "a part of the tar of 10,000 files",
-    "files/paths": "a list of the 10,000 files of a checkpoint",
+    "bundles/shards": "shard index of 100,000 files",
+    "bundles/tar": "upload of 1,000,000 files",
+    "files/archives": "part of a tar download of 10,000 files",
+    "files/paths": "file list of a checkpoint of 10,000 files",
     "jobs/columns": "list_jobs",
     "jobs/notes": "change_job",
     "jobs/requests": "submit_batch",
-    "media/kinds": "a picture of 8 MiB of empty segments",
-    "media/picture": "a picture of 8 MiB of empty segments",
+    "media/kinds": "image of 8 MiB of empty segments",
+    "media/picture": "image of 8 MiB of empty segments",
     "models/names": "list_model_versions",
     "notifications/kinds": "list_targets",
     "notifications/web_address": "add_target",
@@ -39,61 +39,61 @@ SHOWN_BY = {
     "reach/proof": "open_reach",
     "recipes/pictures": "validate_spec",
     "recipes/script": "validate_spec",
-    "spec/environment": "8,000 cells of a table beside 64 KiB of secrets",
+    "spec/environment": "mask 64 KiB of secrets in a table of 8,000 cells",
     "spec/labels": "change_job",
-    "spec/log_metrics": "64 lines of 4 KiB, searched for metrics by 8 patterns",
-    "spec/spec": "a job spec of 256 KiB",
-    "sweeps/points": "10,000 points of 7 keys",
-    "sweeps/spec": "10,000 points of 7 keys",
+    "spec/log_metrics": "search 64 lines of 4 KiB by 8 metric patterns",
+    "spec/spec": "job spec of 256 KiB",
+    "sweeps/points": "sweep of 10,000 trials with 7 keys each",
+    "sweeps/spec": "sweep of 10,000 trials with 7 keys each",
     "team/requests": "submit_batch",
     "wire/findings": "validate_spec",
     "wire/schema": "validate_spec",
-    "wire/text": "a job spec of 256 KiB",
+    "wire/text": "job spec of 256 KiB",
     "wire/units": "validate_spec",
     "wire/view": "validate_spec",
     "wire/wording": "validate_spec",
 }
-"""By a module of the contract: the operation or the case whose cost is that of its limits."""
+"""By module of the contract: the operation or the case that measures its limits."""
 _LIMIT = re.compile(r"_?(MOST|MAX|LONGEST|LARGEST|DEEPEST)(_[A-Z_]+)?|_?[A-Z_]+_BYTES")
 _ROW = re.compile(r"^\| `?([^`|]+?)`? \|.*\| ([0-9.]+) \| [0-9.]+ \|$", re.MULTILINE)
 _STATUS = re.compile(r"^\| `(\w+)` \| [0-9,]+ \| ([0-9]{3}) \|", re.MULTILINE)
 
-_HEAD = f"""# What the largest inputs cost
+_HEAD = f"""# Costs of the largest inputs
 
-Whatever a person, a job or a file can make large has a limit. This page says what each costs at its limit: seconds of a
-processor, and how much larger the process became meanwhile. `python -m bench.costs --write` measures it and writes this
-page; the figures are of the machine where it ran last.
+This page lists what each request and each input costs at its limit: CPU seconds, and the memory by which the process
+grew. `python -m bench.costs --write` measures it and writes this page. The figures are of the machine that ran it last.
 
-A request costs the threads that others share at most {MOST_S} s of a processor. What takes longer is read in parts, and
-users take turns after each part (`api/limits/turns.py`).
+A request takes at most {MOST_S} CPU seconds of a thread that others share. Longer work is done in parts, and users take
+turns after each part (`api/limits/turns.py`).
 
 ## Requests
 
-Each was sent the largest body that its description admits, or asked for as much as a page may have.
+Each request has the largest body that the OpenAPI description allows, or asks for the largest page. After a status of
+4xx the figures are those of the refusal.
 
-| operation | bytes sent | answer | s | MiB |
+| operation | bytes sent | status | CPU s | MiB |
 | --- | --- | --- | --- | --- |
 """
 _CASES = """
-## What people and jobs wrote
+## What people and jobs write
 
-| what | who pays | s | MiB |
+| input | runs in | CPU s | MiB |
 | --- | --- | --- | --- |
 """
 _LIMITS = """
-## The limits of the contract
+## Limits
 
-A head of a request has at most 32 KiB, and each line of it 8 KiB (`api/server/protocol.py`), so that texts in paths and
-headers need no limit of their own. Maxima of single fields are in the [description of the API](rest.md).
+`api/server/protocol.py` limits the head of a request to 32 KiB, and each line of the head to 8 KiB. Texts in paths and
+headers need no other limit. `/docs/rest` of a running service has the limits of single fields.
 
-| limit | value | where | whose cost shows it |
+| limit | value | file | measured by |
 | --- | --- | --- | --- |
 """
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A constant that bounds what somebody wrote."""
+    """A constant that limits an input."""
 
     place: str
     name: str
@@ -124,7 +124,7 @@ def measured() -> dict[str, float]:
 
 
 def statuses() -> dict[str, int]:
-    """Returns with what each operation was answered."""
+    """Returns the status of each operation's answer."""
     return {name: int(status) for name, status in _STATUS.findall(PAGE.read_text())}
 
 
@@ -138,7 +138,7 @@ def row(limit: Limit) -> str:
 
 
 def limits() -> Iterator[Limit]:
-    """Yields the constants of the folders that bound something."""
+    """Yields the limits of the folders."""
     for folder in BOUNDED:
         for path in sorted((ROOT / folder).rglob("*.py")):
             place = str(path.relative_to(ROOT))

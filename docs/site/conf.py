@@ -1,5 +1,6 @@
 """How Sphinx builds docs/ into the site that the service has at `/docs`: `make docs`."""
 
+import gc
 from pathlib import Path
 import re
 import shutil
@@ -15,6 +16,8 @@ from sphinx.transforms import SphinxTransform
 from sphinx.writers.html5 import HTML5Translator
 
 import torchyard
+
+gc.disable()  # a quarter of a build: docutils makes many objects, and the process is short
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -33,7 +36,7 @@ PAGES = (
 """The pages beside the text, tasks first. The pages of a folder are in the order in which its README links to them."""
 FOR_DEVELOPERS = {
     "Contributing": "CONTRIBUTING.md",
-    "Where things are in the code": "docs/code.md",
+    "Reading the code": "docs/code.md",
     "Decisions": "docs/decisions/README.md",
 }
 LINKED = set(FOR_DEVELOPERS.values())

@@ -70,6 +70,18 @@ def test_secrets_stay_out_of_git_and_out_of_the_image() -> None:
     assert {line.removeprefix("!") for line in kept if line.startswith("!")} == {*_copied()}
 
 
+def test_the_image_has_each_file_to_which_the_docs_link() -> None:
+    pages = [page for folder in ("", "operating", "reference") for page in (ROOT / "docs" / folder).glob("*.md")]
+    linked = {
+        (page.parent / target).resolve().relative_to(ROOT).as_posix()
+        for page in pages
+        for target in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", page.read_text())
+    }
+    absent = [path for path in linked if not any(f"{path}/".startswith(f"{copied}/") for copied in _copied())]
+    assert absent == []
+    assert {"CONTRIBUTING.md", "docs/concepts.md"} <= linked
+
+
 @pytest.mark.parametrize("name", [*SECRETS, "TORCHYARD_ALLOW_PATHS"])
 @pytest.mark.parametrize("value", [None, ""])
 def test_without_its_env_file_compose_says_what_to_do(variables: dict[str, str], name: str, value: str | None) -> None:

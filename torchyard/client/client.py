@@ -19,7 +19,7 @@ from torchyard.client.handles import Job
 
 
 class Jobs(Driver[JobCore]):
-    """The blocking form of `JobCore`."""
+    """`client.jobs`: jobs and their files."""
 
     submit_batch = blocking(JobCore.submit_batch)
     validate = blocking(JobCore.validate)
@@ -60,7 +60,7 @@ class Jobs(Driver[JobCore]):
 
 
 class Sweeps(Driver[SweepsCore]):
-    """The blocking form of `SweepsCore`."""
+    """`client.sweeps`: sweeps."""
 
     create = blocking(SweepsCore.create)
     validate = blocking(SweepsCore.validate)
@@ -77,7 +77,7 @@ class Sweeps(Driver[SweepsCore]):
 
 
 class Schedules(Driver[SchedulesCore]):
-    """The blocking form of `SchedulesCore`."""
+    """`client.schedules`: schedules."""
 
     create = blocking(SchedulesCore.create)
     get = blocking(SchedulesCore.get)
@@ -89,7 +89,7 @@ class Schedules(Driver[SchedulesCore]):
 
 
 class Models(Driver[ModelsCore]):
-    """The blocking form of `ModelsCore`."""
+    """`client.models`: models."""
 
     list = iterating(ModelsCore.list)
     get = blocking(ModelsCore.get)
@@ -102,7 +102,7 @@ class Models(Driver[ModelsCore]):
 
 
 class Bundles(Driver[BundlesCore]):
-    """The blocking form of `BundlesCore`."""
+    """`client.bundles`: bundles: uploaded code and data."""
 
     upload = blocking(BundlesCore.upload)
     named = blocking(BundlesCore.named)
@@ -114,7 +114,7 @@ class Bundles(Driver[BundlesCore]):
 
 
 class Reaches(Driver[ReachesCore]):
-    """The blocking form of `ReachesCore`."""
+    """`client.reaches`: reaches: shells, programs and ports inside running jobs."""
 
     open = blocking(ReachesCore.open)
     meet_again = blocking(ReachesCore.meet_again)
@@ -122,7 +122,7 @@ class Reaches(Driver[ReachesCore]):
 
 
 class Workers(Driver[WorkersCore]):
-    """The blocking form of `WorkersCore`."""
+    """`client.workers`: workers."""
 
     list = blocking(WorkersCore.list)
     history = blocking(WorkersCore.history)
@@ -135,7 +135,7 @@ class Workers(Driver[WorkersCore]):
 
 
 class Users(Driver[UsersCore]):
-    """The blocking form of `UsersCore`."""
+    """`client.users`: users."""
 
     list = iterating(UsersCore.list)
     add = blocking(UsersCore.add)
@@ -144,7 +144,7 @@ class Users(Driver[UsersCore]):
 
 
 class Tokens(Driver[TokensCore]):
-    """The blocking form of `TokensCore`."""
+    """`client.tokens`: tokens."""
 
     list = iterating(TokensCore.list)
     make = blocking(TokensCore.make)
@@ -152,14 +152,14 @@ class Tokens(Driver[TokensCore]):
 
 
 class Sessions(Driver[SessionsCore]):
-    """The blocking form of `SessionsCore`."""
+    """`client.sessions`: your browser sessions."""
 
     list = iterating(SessionsCore.list)
     end = blocking(SessionsCore.end)
 
 
 class Quotas(Driver[QuotasCore]):
-    """The blocking form of `QuotasCore`."""
+    """`client.quotas`: quotas."""
 
     list = iterating(QuotasCore.list)
     get = blocking(QuotasCore.get)
@@ -168,7 +168,7 @@ class Quotas(Driver[QuotasCore]):
 
 
 class Secrets(Driver[SecretsCore]):
-    """The blocking form of `SecretsCore`."""
+    """`client.secrets`: your secrets."""
 
     list = iterating(SecretsCore.list)
     set = blocking(SecretsCore.set)
@@ -177,7 +177,7 @@ class Secrets(Driver[SecretsCore]):
 
 
 class SavedViews(Driver[SavedViewsCore]):
-    """The blocking form of `SavedViewsCore`."""
+    """`client.saved_views`: saved views of the page."""
 
     list = iterating(SavedViewsCore.list)
     save = blocking(SavedViewsCore.save)
@@ -185,7 +185,7 @@ class SavedViews(Driver[SavedViewsCore]):
 
 
 class Notifications(Driver[NotificationsCore]):
-    """The blocking form of `NotificationsCore`."""
+    """`client.notifications`: notification channels and their messages."""
 
     targets = iterating(NotificationsCore.targets)
     find = blocking(NotificationsCore.find)

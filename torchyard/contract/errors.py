@@ -1,4 +1,4 @@
-"""The exception tree. Every error has a stable `code`; the API renders them all in one place."""
+"""The errors of Torchyard: one tree, each class with a stable `code`. The API renders them in one place."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class FieldError:
 
 
 class TorchyardError(Exception):
-    """The root of all errors. `status` is the HTTP status of the API's answer. `code` never changes once published."""
+    """The root of all errors. `code` never changes; `status` is the HTTP status of the API's answer."""
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
@@ -59,7 +59,7 @@ class InvalidBundle(TorchyardError):
 
 
 class IdempotencyMismatch(TorchyardError):
-    """The idempotency key was used for another request before."""
+    """The idempotency key was used for a different request."""
 
     code = "idempotency_mismatch"
     status = 422
@@ -85,14 +85,14 @@ class NotAuthorized(TorchyardError):
 
 
 class SessionEnded(NotAuthorized):
-    """The browser's session has ended, or the request does not have the session's second secret."""
+    """The browser session has ended, or the request lacks `X-CSRF-Token`."""
 
     code = "session_ended"
     title = "The session has ended"
 
 
 class Forbidden(TorchyardError):
-    """The caller is known, and may not do this."""
+    """Your role or token does not allow this."""
 
     code = "forbidden"
     status = 403
@@ -100,7 +100,7 @@ class Forbidden(TorchyardError):
 
 
 class QuotaExceeded(TorchyardError):
-    """The caller's quota does not allow this."""
+    """Your quota does not allow this."""
 
     code = "quota_exceeded"
     status = 403
@@ -119,13 +119,15 @@ class OwnerDisabled(TorchyardError):
 
 
 class NotFound(TorchyardError):
+    """The object does not exist, or you may not read it."""
+
     code = "not_found"
     status = 404
     title = "There is no such object"
 
 
 class UnknownRoute(NotFound):
-    """The service has no such call: the address is wrong, or the client and the service are of different versions."""
+    """The service has no such route. The address is wrong, or the client and the service have different versions."""
 
     code = "unknown_route"
     title = "There is no such call"
@@ -146,7 +148,7 @@ class RequestTimeout(TorchyardError):
 
 
 class Conflict(TorchyardError):
-    """The object's state forbids what was asked."""
+    """The state of the object forbids this."""
 
     code = "conflict"
     status = 409
@@ -157,13 +159,15 @@ class Conflict(TorchyardError):
 
 
 class TooLarge(TorchyardError):
+    """The request or the bundle is above a limit of the service."""
+
     code = "too_large"
     status = 413
     title = "The request body is too large"
 
 
 class FileTooLarge(TorchyardError):
-    """A file is to be shown, and has too many bytes."""
+    """The file is too large to show."""
 
     code = "file_too_large"
     status = 413
@@ -177,7 +181,7 @@ class UrlTooLong(TorchyardError):
 
 
 class NotText(TorchyardError):
-    """A file is to be shown, and has no text in UTF-8."""
+    """The file is not UTF-8 text."""
 
     code = "not_text"
     status = 415
@@ -191,7 +195,7 @@ class RangeNotSatisfiable(TorchyardError):
 
 
 class HostNotAllowed(TorchyardError):
-    """The request's `Host` is a name that the service does not answer to."""
+    """The service does not answer to the name in `Host`."""
 
     code = "host_not_allowed"
     status = 421
@@ -199,7 +203,7 @@ class HostNotAllowed(TorchyardError):
 
 
 class TooManyRequests(TorchyardError):
-    """The caller has sent too many requests, or has too many open. Nothing was done; a later call may succeed."""
+    """You sent too many requests, or have too many open. Nothing was done; repeat it after `retry_after` seconds."""
 
     code = "too_many_requests"
     status = 429
@@ -214,7 +218,7 @@ class HeadersTooLarge(TorchyardError):
 
 
 class Unavailable(TorchyardError):
-    """A part that the service needs, such as the database, does not answer. A later call may succeed."""
+    """The database or another part does not answer. Repeat the request after `retry_after` seconds."""
 
     code = "unavailable"
     status = 503
@@ -223,11 +227,11 @@ class Unavailable(TorchyardError):
 
 
 class NotMigrated(Unavailable):
-    """The tables are older than this version needs, or there are none."""
+    """The tables are missing, or older than this version needs."""
 
 
 class StaleClaim(TorchyardError):
-    """The attempt has ended or was rescued. The caller stops what it was doing."""
+    """The attempt has ended, or another worker has taken it over. The caller must stop."""
 
     code = "stale_claim"
     status = 409
@@ -235,7 +239,7 @@ class StaleClaim(TorchyardError):
 
 
 class DataError(TorchyardError):
-    """The job's data is absent, unreadable or not what the recipe expects. Never retried."""
+    """The data is missing, unreadable or not what the recipe expects. The job is not retried."""
 
     code = "data_error"
     status = 422
@@ -243,7 +247,7 @@ class DataError(TorchyardError):
 
 
 class ConfigError(TorchyardError):
-    """The job's configuration cannot work on this machine or with this data. Never retried."""
+    """The configuration cannot work on this machine or with this data. The job is not retried."""
 
     code = "config_error"
     status = 422
@@ -251,7 +255,7 @@ class ConfigError(TorchyardError):
 
 
 class ExportError(TorchyardError):
-    """The model cannot be exported as asked, or what was written does not compute what the model does."""
+    """The model cannot be exported, or the exported file computes other logits."""
 
     code = "export_error"
     status = 422
@@ -259,7 +263,7 @@ class ExportError(TorchyardError):
 
 
 class NonFiniteLoss(TorchyardError):
-    """The loss or the norm of the gradients was NaN or infinite for too many steps in a row."""
+    """The loss or the gradient norm was NaN or infinite for too many consecutive steps."""
 
     code = "user_error"
     status = 422
@@ -267,7 +271,7 @@ class NonFiniteLoss(TorchyardError):
 
 
 class ServerError(TorchyardError):
-    """An answer for which the client has no other class."""
+    """An answer of the service without a class of its own."""
 
     code = "server_error"
     status = 500
@@ -275,6 +279,8 @@ class ServerError(TorchyardError):
 
 
 class ServerUnreachable(TorchyardError):
+    """The service is not known, or does not answer."""
+
     code = "unreachable"
     status = 503
     title = "The service cannot be reached"

@@ -18,17 +18,20 @@ class Given:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.rank = int(environ.get("RANK", "0"))
+        """The number of this process among all, from 0."""
         self.local_rank = int(environ.get("LOCAL_RANK", "0"))
+        """The number of this process on its node, from 0."""
         self.world_size = int(environ.get("WORLD_SIZE", "1"))
+        """The number of processes on all nodes."""
         self.data: str | None = environ.get(Env.DATA)
-        """The data source: `digits`, or an absolute path; None for a script."""
+        """The data of a recipe: `digits` or a path; None for a script."""
         self.weights: str | None = environ.get(Env.WEIGHTS)
-        """The absolute path of the weights to start from; None if they are not a file."""
+        """The path of the initial weights; None if they are not a file."""
         self.trial = int(environ[Env.TRIAL]) if environ.get(Env.TRIAL) else None
-        """The number of this job in its sweep, from 0; None if it is no trial of one."""
+        """The number of this trial in its sweep, from 0; None if the job belongs to no sweep."""
         above = environ.get(Env.SHARD_ABOVE, str(SHARD_ABOVE))
         self.shard_above = int(above) if above else None
-        """Bytes of a state in shards above which each rank writes its own part; None: none does."""
+        """Bytes of a sharded state above which each rank writes its own part; None: no limit."""
         self._config_path = environ.get(Env.CONFIG)
         self._resume_from = environ.get(Env.RESUME_FROM)
         self._init_from = environ.get(Env.INIT_FROM)
