@@ -7,7 +7,7 @@ from typing import Any, get_args
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from api.openapi import bodies, components
+from api.openapi import bodies, components, fields
 from api.openapi.components import SCHEMA, headers
 from torchyard.contract.errors import (
     FileTooLarge,
@@ -194,6 +194,7 @@ def completed(document: dict[str, Any], routes: Sequence[BaseRoute]) -> dict[str
             _complete(operation, has_content=method != "head")
     sent = [schema for body in declared.values() for schema in body.schemas]
     document["components"] = components.completed(document["components"], sent)
+    fields.describe(document["components"]["schemas"])
     return document
 
 

@@ -68,6 +68,13 @@ def test_every_parameter_is_described(document: dict[str, Any]) -> None:
             assert "$ref" in parameter or parameter.get("description"), (path, parameter)
 
 
+def test_a_field_of_a_view_is_described_by_the_string_below_it(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert schemas["EstimateView"]["properties"]["made_at"].get("description") is None
+    for view in ("JobSummary", "JobView"):  # a base's string holds for what inherits the field
+        assert schemas[view]["properties"]["starred"]["description"] == "Whether the job has your star."
+
+
 def test_every_error_is_the_shared_problem_of_its_status(document: dict[str, Any]) -> None:
     for method, path, operation in operations(document):
         for status, response in operation["responses"].items():

@@ -47,9 +47,9 @@ class InstallView(View):
 
     version: str
     first: InstallFileView
-    """The client's wheel, which has the digests of the others."""
+    """The client's wheel. It has the digests of the other files."""
     client: InstallFileView
-    """The same without them."""
+    """The client's wheel without these digests."""
     server: InstallFileView
     lock: InstallFileView
-    """The packages that both need, with their digests, as pip reads them."""
+    """Requirements file for pip, with digests."""

@@ -35,7 +35,7 @@ class ScheduledRun(View):
     """A run of a schedule."""
 
     job_id: str
-    """The job, which may be deleted."""
+    """Id of the job, which may be deleted."""
     due_at: datetime
 
 
@@ -52,7 +52,7 @@ class ScheduleSummary(View):
 
     id: str
     name: str
-    """The name of its jobs."""
+    """Name of its jobs."""
     owner: str
     visibility: Visibility
     schedule: Schedule
@@ -61,7 +61,7 @@ class ScheduleSummary(View):
     next_at: datetime | None = Field(description="time of the next run; null unless the schedule is active")
     last_run: ScheduledRun | None
     skipped: int
-    """Times at which no run was submitted, as the one before had not ended."""
+    """Number of skipped runs: the previous run had not ended."""
     last_error: RefusedRun | None = Field(description="error of the last refused run; null after the next accepted run")
     created_at: datetime
 

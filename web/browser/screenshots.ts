@@ -32,7 +32,7 @@ raise ValueError("shard 7 has 3 columns where 4 were expected")
 
 /** What the pages show. */
 type Ran = Record<
-  "trained" | "other" | "resumed" | "failed" | "queued" | "sweep" | "cracks" | "search",
+  "trained" | "other" | "resumed" | "failed" | "queued" | "cracks" | "search",
   Pick<Job, "id">
 >;
 
@@ -91,7 +91,7 @@ async function addresses(jobs: Ran): Promise<Record<string, string>> {
     failed: of(jobs.failed),
     queued: of(jobs.queued),
     sweeps: "sweeps",
-    sweep: `sweeps/${jobs.sweep.id}`,
+    sweep: `sweeps/${jobs.search.id}`,
     schedules: "schedules",
     compare: `compare?jobs=${jobs.trained.id},${jobs.other.id},${jobs.resumed.id}`,
     "compare-groups": `compare?jobs=${grouped}&base=${trials.data[0]?.id ?? ""}&group=args.optimizer`,
@@ -114,7 +114,7 @@ async function run(): Promise<Ran> {
   await team();
   const bundle = uploaded();
   const search = await searched(bundle);
-  const sweep = await swept();
+  await swept();
   const trained = await submit(service, digits("digits-baseline", { epochs: 6 }));
   const failed = await submit(service, {
     name: "shards-unet",
@@ -151,7 +151,7 @@ async function run(): Promise<Ran> {
     ...digits("digits-augmented"),
     resources: { device: "cpu", devices_per_node: 1, cpus: 1, memory_gb: 2 },
   });
-  return { trained, other, resumed, failed, queued, sweep, cracks: shown, search };
+  return { trained, other, resumed, failed, queued, cracks: shown, search };
 }
 
 /** Makes the screen as high as the page: what is out of sight is not drawn. */
@@ -210,9 +210,9 @@ function cracks(name: string, bundle: string, labels: Record<string, string>): R
 }
 
 /** Runs a sweep of digits to its end. */
-async function swept(): Promise<Pick<Job, "id">> {
+async function swept(): Promise<void> {
   const parameters = { "config.optimizer.lr": [0.1, 0.03, 0.01, 0.003], "config.training.seed": "1..2" };
-  return ended({
+  await ended({
     name: "digits-lr",
     monitor: "val/accuracy",
     mode: "max",

@@ -15,7 +15,7 @@ class AttemptDevice(View):
     uuid: str
     name: str | None
     node: int = 0
-    """The number of its node, from 0. Its host is among the devices of the job, if this is the newest attempt."""
+    """The number of its node, from 0. `devices` of the job has the node's host."""
 
 
 class StoppedForView(View):
@@ -34,11 +34,11 @@ class AttemptEnvironment(View):
     kind: Literal["venv", "conda"]
     python: str
     torch: str
-    """Empty without torch. So is the next one without CUDA."""
+    """The version of torch; empty without torch. `cuda` is empty without CUDA."""
     cuda: str
     packages: int
     digest: str
-    """Of the list of its packages with their versions."""
+    """The digest of the list of packages and versions."""
 
 
 class AttemptView(View):
@@ -52,11 +52,11 @@ class AttemptView(View):
     end_reason: EndReason | None = None
     detail: str | None = None
     start_step: int
-    """The step from which it resumed. Points of earlier attempts beyond it are hidden by default."""
+    """The step from which it resumed. Points of earlier attempts after this step are hidden by default."""
     devices: list[AttemptDevice]
     stopped_for: StoppedForView | None = None
-    """Of a preempted one: for which job. Null also if that was deleted since, or a cluster has preempted it."""
+    """The job that preempted it. Null if that was deleted, or if a cluster preempted it."""
     environment: AttemptEnvironment | None = None
-    """None if it ran in the worker's environment."""
+    """Null if it ran in the worker's environment."""
     duration_seconds: float | None = None
-    """None as long as it runs."""
+    """Null while it runs."""

@@ -12,16 +12,16 @@ class BundleView(View):
 
     sha256: str
     size: int
-    """Bytes of the whole tar."""
+    """Size of the whole tar in bytes."""
     files: int | None
-    """None as long as it is not complete."""
+    """Number of files; null until it is complete."""
     state: Literal["complete", "partial"]
     received: int
-    """Bytes that have arrived. An upload that was cut continues there."""
+    """Received bytes. An interrupted upload continues there."""
     created_at: datetime
-    """The time of the upload's end, or of its start as long as it is not complete."""
+    """When the upload ended; for an unfinished one, when it began."""
     name: str | None = None
-    """What its owner calls it, as `data:NAME`."""
+    """Its name, for `data:NAME`."""
 
 
 class FoundParts(View):
@@ -35,25 +35,25 @@ class CodeFileView(View):
     size: int
     executable: bool
     sha256: str | None
-    """Only with `?digests=true`, of files whose text is sent, up to 64 MiB of them together."""
+    """Only with `?digests=true`, for files up to 256 KiB, and 64 MiB together."""
 
 
 class PackagesView(View):
     """The installed packages of rank 0 in the newest attempt."""
 
     attempt: int | None
-    """Null before an attempt has logged its first step, and for programs that do not log."""
+    """Null before the first logged step, and for programs that do not log."""
     packages: dict[str, str]
-    """Versions by names."""
+    """Versions by package name."""
 
 
 class CodeView(View):
     """The files of a job's code, sorted by path."""
 
     sha256: str | None
-    """Of the bundle; null if the code is none."""
+    """The sha256 of the bundle; null if the code is not a bundle."""
     note: str | None
-    """Why no files are listed."""
+    """Why no files are listed; null if they are."""
     files: list[CodeFileView]
     total: int
-    """Files of the bundle: of more than 5,000 the first are listed."""
+    """Number of files in the bundle. The first 5,000 are listed."""

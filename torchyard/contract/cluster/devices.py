@@ -29,15 +29,16 @@ class DeviceReport(Record):
     memory_bytes: int | None = None
     memory_used_bytes: int | None = None
     utilization: float | None = None
-    """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
-    that the job which holds it has used, since the worker's previous report."""
+    """Utilization, 0…1: the fraction of the last sample period in which a kernel ran. For a CPU slot: the fraction of
+    the host's CPUs that its job used since the previous report.
+    """
     power_watts: float | None = None
-    """What it draws now. None for a CPU slot, and where the driver does not tell."""
+    """Power draw in watts. Null for a CPU slot, or if the driver does not report it."""
     processes: list[DeviceProcess] = field(default_factory=list)
     blocked: str | None = None
-    """Why no job can use the device, although no job holds it."""
+    """Why no job can use the free device."""
     returning: bool = False
-    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
+    """Whether it is `blocked` only until the memory of an ended job is freed."""
     job_id: str | None = None
     """The job that holds it."""
 
@@ -185,9 +186,9 @@ class PoolReport(Record):
     max_time_s: int | None = None
     """The longest time limit of a job there. None: there is no limit."""
     ahead: int = 10
-    """How many jobs of one owner may wait in the cluster's queue."""
+    """Maximum number of one owner's jobs in the cluster's queue."""
     rules: PoolRules = PoolRules()
     state: str = "up"
-    """The partition's state in the cluster's own words."""
+    """State of the partition, as Slurm reports it."""
     obstacle: str | None = None
-    """Why no job starts there now, such as that the cluster does not answer."""
+    """Why no job can start there now; null: nothing prevents it."""

@@ -13,9 +13,9 @@ class UsageFigures(View):
     gpu_hours: float
     cpu_slot_hours: float
     gpu_utilization: float | None
-    """The mean of the GPUs while they were held, 0…1. Null: none was measured."""
+    """Mean utilization of the GPUs while jobs had them, 0…1. Null if it was not measured."""
     idle_gpu_hours: float
-    """Of the measured ones, those with a utilization below 5%."""
+    """GPU-hours with a utilization below 5%."""
 
 
 class UsageDay(UsageFigures):
@@ -27,13 +27,13 @@ class UsageRow(View):
 
     owner: str
     label: str | None
-    """As `key=value`. Null: all jobs. A job with two labels counts for both."""
+    """The label as `key=value`; null: all jobs. A job with two labels counts in both rows."""
     days: list[UsageDay]
-    """Of the asked days, those on which it had devices, the earliest first."""
+    """The days with any use, earliest first."""
     period: UsageFigures
-    """Of the asked days together."""
+    """Sum of the requested days."""
     total: UsageFigures
-    """Of all days, also earlier ones."""
+    """Sum of all days, including earlier ones."""
 
     def csv_lines(self) -> Iterator[Sequence[object]]:
         """Yields a line of `CSV_COLUMNS` for each of its days."""
@@ -50,9 +50,9 @@ class FolderView(View):
     """The working folder of a job on one host."""
 
     host: str
-    """The name of the worker there."""
+    """Name of the worker on the host."""
     size: int
-    """Bytes on the disk."""
+    """Size on disk in bytes."""
     measured_at: datetime
 
 
@@ -63,7 +63,7 @@ class JobUseView(View):
     name: str
     state: JobState
     stored_bytes: int
-    """Of its checkpoints, files and media in the service."""
+    """Bytes of its checkpoints, files and media in the service."""
     folders: list[FolderView]
 
 
@@ -72,8 +72,8 @@ class DiskUseView(View):
 
     stored_bytes: int
     folder_bytes: int
-    """Of all working folders on hosts."""
+    """Bytes of all working folders on hosts."""
     count: int
-    """The jobs that take anything."""
+    """Number of jobs that use disk space."""
     jobs: list[JobUseView]
-    """The jobs that take the most bytes, the largest first."""
+    """The largest jobs, largest first."""

@@ -22,7 +22,7 @@ class HolderView(View):
     since: datetime
     name: str | None = None
     guest: bool = False
-    """Whether it runs on a place that is kept for another job, and leaves when that can start."""
+    """Whether it runs on devices reserved for another job. It is preempted when that job can start."""
 
 
 class DeviceView(View):
@@ -33,19 +33,20 @@ class DeviceView(View):
     memory_bytes: int | None = None
     memory_used_bytes: int | None = None
     utilization: float | None = None
-    """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
-    that the job which holds it has used, since the worker's previous report."""
+    """Utilization, 0…1: the fraction of the last sample period in which a kernel ran. For a CPU slot: the fraction of
+    the host's CPUs that its job used since the previous report.
+    """
     power_watts: float | None = None
-    """What it draws now. None for a CPU slot, and where the driver does not tell."""
+    """Power draw in watts. Null for a CPU slot, or if the driver does not report it."""
     processes: list[DeviceProcess] = []
     blocked: str | None = None
-    """Why no job can use the device, although no job holds it."""
+    """Why no job can use the free device."""
     returning: bool = False
-    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
+    """Whether it is `blocked` only until the memory of an ended job is freed."""
     job_id: str | None = None
-    """The job that holds it, if the caller may see which."""
+    """The job on the device; null if there is none, or you may not see it."""
     holder: HolderView | None = None
-    """Who holds it."""
+    """The job on the device."""
 
 
 class KeptView(View):
@@ -53,9 +54,9 @@ class KeptView(View):
 
     kind: Literal["cuda", "cpu"]
     owner: str
-    """The job's."""
+    """The owner of the job."""
     job_id: str | None = None
-    """None if the caller may not see which job it is. So is its name."""
+    """Null if you may not see the job; `name` too."""
     name: str | None = None
 
 
@@ -67,16 +68,16 @@ class PoolView(View):
     kind: Literal["cuda", "cpu"]
     nodes: PoolNodes
     max_time_s: int | None = None
-    """The longest time limit of a job there. Null: there is no limit."""
+    """The maximum `time_limit` in seconds; null: no limit."""
     ahead: int
-    """How many jobs of one owner may wait in the cluster's queue."""
+    """Maximum number of one owner's jobs in the cluster's queue."""
     rules: PoolChoices
     state: str
-    """The partition's state in the cluster's own words."""
+    """State of the partition, as Slurm reports it."""
     obstacle: str | None = None
-    """Why no job starts there now, such as that the cluster does not answer."""
+    """Why no job can start there now; null: nothing prevents it."""
     waiting: int = 0
-    """Jobs that were given to the cluster and do not run yet."""
+    """Jobs that wait in the cluster's queue."""
     running: int = 0
 
 
@@ -88,31 +89,31 @@ class WorkerView(View):
     seen_at: datetime
     devices: list[DeviceView]
     starts: StartsReport | None = None
-    """None until the worker's first heartbeat."""
+    """How it starts jobs; null until its first heartbeat."""
     kept: list[KeptView] = []
-    """For whom its devices are kept, until that job can start there."""
+    """Reservations: devices for waiting jobs."""
     pool: PoolView | None = None
-    """Set if it gives jobs to a cluster. Then it has no devices of its own."""
+    """The Slurm pool that it serves; it then has no devices of its own."""
     remote: bool = False
-    """Whether it is on a machine that has joined, and reaches the service over HTTPS alone."""
+    """Whether it joined from another machine and uses only HTTPS."""
     users: list[str] | None = None
-    """The users whose jobs it takes. None: all."""
+    """Users whose jobs it takes; null: all users."""
 
 
 class DeviceColumns(View):
     """The utilization of a device by time slot, oldest first. Slots without a report are omitted; null is unknown."""
 
     time: list[float]
-    """The beginning of each slot, in seconds since the epoch."""
+    """Start of each slot, in seconds since the epoch."""
     utilization: list[float | None]
-    """The mean, as in a worker's devices."""
+    """Mean utilization in each slot, 0…1."""
     utilization_max: list[float | None]
     memory_used: list[int | None]
-    """The mean, in bytes."""
+    """Mean memory use in bytes."""
     power_watts: list[float | None]
-    """The mean. Null for a CPU slot, and where the driver does not tell."""
+    """Mean power draw in watts. Null for a CPU slot, or if the driver does not report it."""
     job_id: list[str | None]
-    """The job that held it for the longest time, if the caller may see which."""
+    """The job that used the device longest in the slot; null if you may not see it."""
 
 
 class DeviceHistory(View):
@@ -136,10 +137,10 @@ class WorkerHistoryView(View):
 
     worker_id: str
     resolution_seconds: int
-    """The length of a slot."""
+    """Length of a slot in seconds."""
     devices: list[DeviceHistory]
     jobs: list[HistoryJobView] = []
-    """The jobs that the columns name."""
+    """Names and owners of the jobs in the columns."""
 
 
 class HealthView(View):

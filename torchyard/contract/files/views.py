@@ -21,9 +21,9 @@ class CheckpointFolder(View):
     """The folder of a checkpoint of several files without a `state.pt`. `/download` sends it as a tar."""
 
     path: str
-    """The folder that has them all; empty if there is none."""
+    """The common folder of the files; empty if there is none."""
     files: int
-    """How many they are."""
+    """Number of files."""
 
 
 class CheckpointView(View):
@@ -40,7 +40,7 @@ class CheckpointView(View):
     metrics: dict[str, Number]
     files: list[CheckpointFile]
     files_omitted: bool = False
-    """Whether a list left the files out, as they are many: ask for the checkpoint itself."""
+    """Whether the list omits `files` because there are many: request the checkpoint itself."""
     folder: CheckpointFolder | None = None
     size: int
     sha256: str
@@ -48,9 +48,9 @@ class CheckpointView(View):
     created_at: datetime
     source: str = "run"
     damaged: bool = False
-    """Whether it is not whole: it has no alias, and no job goes on from it."""
+    """Whether it is incomplete. It then has no alias, and no job resumes from it."""
     remeasured: RemeasuredView | None = None
-    """Null if it was not evaluated again. A recipe evaluates its best checkpoint again when it ends."""
+    """Metrics when re-evaluated. A recipe re-evaluates its best checkpoint at the end; null for all others."""
 
 
 class ArtifactView(View):
@@ -60,7 +60,7 @@ class ArtifactView(View):
     path: str
     size: int
     attempt: int
-    """The newest attempt that wrote it."""
+    """The attempt that wrote the file."""
     sha256: str
     created_at: datetime
 
@@ -72,15 +72,15 @@ class KeepView(View):
     attempt: int
     requested_at: datetime
     answered_at: datetime | None = None
-    """Null while the worker has not come to its end."""
+    """When the worker finished; null until then."""
     refused: str | None = None
-    """Why nothing was stored, or what was not."""
+    """What was not stored, and why; null if all was stored."""
     files: int
-    """Files that were stored for it, and their bytes."""
+    """Number of stored files. `size` is their size in bytes."""
     size: int
     copied: int
-    """Bytes that were copied, with those of a file that is not whole yet."""
+    """Copied bytes, including those of an unfinished file."""
     worker: str
-    """The worker on whose host the folder is."""
+    """The worker that has the folder."""
     away: bool
-    """Whether that worker has not been seen for a while."""
+    """Whether this worker has not reported for a while."""

@@ -15,19 +15,19 @@ class ProspectView(View):
     """What a job would wait for if you submitted it now. Other jobs may come first."""
 
     fits: bool
-    """Whether it would start at once."""
+    """Whether the job would start at once."""
     code: str | None = None
-    """Null if it fits. Else as in the `status_reason` of a job that waits."""
+    """The reason to wait, as in `status_reason`; null if the job fits."""
     message: str | None = None
-    """What it would wait for, or why it would be refused: `quota`."""
+    """What the job would wait for, or why it would be refused (`quota`)."""
     position: int | None = None
-    """The place that it would have in the queue, from 1. Null if it is refused, or waits for other jobs."""
+    """Its position in the queue, from 1. Null if it would be refused, or would wait for other jobs."""
     estimate: EstimateView | None = Field(default=None, exclude_if=lambda value: value is None)
-    """When it would start. Only with `forecast`, and not if it fits or nobody can tell."""
+    """When the job would start. Only with `forecast`; null if it fits or the time is unknown."""
     later_than: datetime | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Instead of an estimate: a time before which it would not start, as to look further takes too long."""
+    """Instead of an estimate, if the search took too long: the job starts after this time."""
     starts_if: list[StartsIfView] = Field(default=[], exclude_if=lambda value: not value)
-    """Only with `forecast`: changes with which it would start at once."""
+    """Only with `forecast`: changes with which the job would start at once."""
 
 
 class SpecView(View):
@@ -35,9 +35,9 @@ class SpecView(View):
 
     spec: JobSpec
     waits_for: ProspectView | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Only with `place`."""
+    """Only with `place` or `forecast`."""
     first_run_at: datetime | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Only with `place`, of a spec with a schedule: when its first run would be due."""
+    """The first run of a spec with a `schedule`. Only with `place`."""
 
 
 class BatchError(View):
@@ -60,7 +60,7 @@ class BatchItem(View):
     """The result of one job in a batch: an `id` or an `error`."""
 
     index: int
-    """Its place among those that were sent, from 0."""
+    """Its index in the request, from 0."""
     id: str | None = Field(default=None, exclude_if=lambda value: value is None)
     error: BatchError | None = Field(default=None, exclude_if=lambda value: value is None)
 

@@ -23,7 +23,7 @@ class StatusReason(View):
     position: int | None = None
     since: datetime
     estimate: EstimateView | None = None
-    """Of a queued job: when it is expected to start. Null while none was made."""
+    """When a queued job is expected to start; null if there is no estimate."""
 
 
 class ProgressView(View):
@@ -42,7 +42,7 @@ class BestView(View):
     step: int
     checkpoint_id: str
     remeasured: Number | None = None
-    """The value that this checkpoint had when it was evaluated again, in one process after training."""
+    """The value when the checkpoint was re-evaluated in one process after training."""
 
 
 class HeldDevice(View):
@@ -53,9 +53,9 @@ class HeldDevice(View):
     uuid: str
     name: str
     node: int = 0
-    """The number of its node, from 0. One worker has one node; a pool gives an attempt several."""
+    """The number of its node, from 0. A worker has one node; a pool may give several."""
     host: str | None = None
-    """The name of the node, where the cluster of a pool has chosen it. Null: the worker's own host."""
+    """The node that the cluster chose; null: the worker's own host."""
 
 
 class ErrorView(View):
@@ -86,14 +86,14 @@ class JobSummary(View):
     labels: dict[str, str]
     has_notes: bool = False
     archived: bool = False
-    """Lists leave it out unless they are asked for archived jobs."""
+    """Whether lists hide the job."""
     starred: bool = False
-    """Whether you have starred it. What others have starred is not told."""
+    """Whether the job has your star."""
     attempt: int
     retry_of: str | None = None
     sweep: JobSweep | None = None
     schedule_id: str | None = None
-    """The schedule of which it is a run. It may be deleted."""
+    """The schedule that submitted it, which may be deleted."""
     progress: ProgressView
     metrics: dict[str, Number]
     best: BestView | None = None
@@ -104,10 +104,11 @@ class JobSummary(View):
     finished_at: datetime | None = None
     version: int
     position: int = 0
-    """The place of the newest thing that the job stored. A stream `after` it begins with the next one."""
+    """Position of the newest stored item. A stream `after` it begins with the next item."""
     columns: dict[str, Scalar] | None = Field(default=None, exclude_if=lambda value: value is None)
-    """The values of the columns that the list was asked for, by name; null is what the job has not, or what you may
-    not read. A text of more than 200 characters is cut; what is no text, number or truth value is its JSON."""
+    """Values of the requested `columns`, by name. Null: the job has no value, or you may not read it. Texts are cut
+    after 200 characters; lists and objects are JSON.
+    """
 
 
 class SpreadView(View):
@@ -116,7 +117,7 @@ class SpreadView(View):
     count: int
     mean: float
     std: float | None
-    """The standard deviation of a sample; null of a single number, and where it is beyond all floats."""
+    """The sample standard deviation; null for a single number."""
     min: float
     max: float
 
@@ -125,15 +126,15 @@ class JobGroup(View):
     """The jobs with one value of a column; a `value` of null is the jobs without a value."""
 
     key: str
-    """What `in_group` takes to list its jobs."""
+    """The value for `in_group`."""
     value: str | None
-    """A text as it is, others as JSON. Values that are shown alike are one."""
+    """The value: a text, or JSON."""
     name: str | None = None
-    """Of a sweep."""
+    """The name of a sweep."""
     counts: dict[JobState, int]
     total: int
     columns: dict[str, SpreadView] | None = Field(default=None, exclude_if=lambda value: value is None)
-    """By name, of the columns that the list was asked for, those in which some of the jobs have numbers."""
+    """Statistics of the requested `columns` with numbers, by name."""
 
 
 class JobPage(Page[JobSummary]):
@@ -160,11 +161,11 @@ class ColumnView(View):
     """A column for a table of jobs."""
 
     name: str
-    """A metric is named once, by `last`: it has `best`, `min` and `max`, too."""
+    """The column. A metric is listed as `last`; `best`, `min` and `max` exist too."""
     jobs: int
-    """How many jobs have a value."""
+    """Number of jobs with a value."""
     differs: bool
-    """Whether the jobs have different values, or some have none."""
+    """Whether the values differ, or are missing in some jobs."""
 
 
 class ColumnsView(View):
@@ -172,7 +173,7 @@ class ColumnsView(View):
 
     data: list[ColumnView]
     jobs: int
-    """How many jobs were read: the newest ones, at most 500, that you may read."""
+    """Number of jobs that were read: at most the newest 500."""
 
 
 class RefusedAction(View):
@@ -187,26 +188,26 @@ class ActionsView(View):
     """The result of an action on many jobs."""
 
     matched: int
-    """The jobs that were meant and that the caller may change."""
+    """Number of selected jobs that you may change."""
     done: int
     refused: list[RefusedAction]
-    """At most 50."""
+    """Refused jobs, at most 50."""
     more: bool
-    """Whether further jobs match the filter: repeat the request."""
+    """Whether more jobs match the filter: repeat the request."""
     price: StopView | None = Field(default=None, exclude_if=lambda value: value is None)
-    """What a `cancel` or a `pause` would cost. Only with `dry_run`."""
+    """The work that a `cancel` or `pause` would lose. Only with `dry_run`."""
 
 
 class InitialView(View):
     """The weights from which a job starts. Fields of a source that is deleted, or that you may not read, are null."""
 
     ref: str
-    """The `init_from` of the spec, which names exactly them."""
+    """`init_from` of the resolved spec."""
     job_id: str | None
-    """The job that has saved them; null if that is not known."""
+    """The job that saved the checkpoint; null if unknown."""
     checkpoint_id: str | None
     model: str | None
-    """The named model, as `OWNER/NAME@VERSION`; null of a job's checkpoint."""
+    """The model as `OWNER/NAME@VERSION`; null for a checkpoint of a job."""
     step: int
 
 
@@ -215,18 +216,18 @@ class AfterView(View):
 
     job_id: str
     name: str | None
-    """Null if it was deleted, or the caller may not read it."""
+    """Null if the job was deleted, or you may not read it."""
     on: Ending
-    """How it must end."""
+    """How the job must end."""
     state: JobState | None
-    """Null if the caller may not read it, or nothing is left that says it."""
+    """Null if you may not read the job, or if it is unknown."""
 
 
 class JobDetails(JobSummary):
     """What a job has besides its summary, without the documents that are stored as JSON: its spec and its card."""
 
     init_from: InitialView | None = None
-    """The weights from which it starts; null if its spec names none."""
+    """The initial weights; null without `init_from`."""
     after: list[AfterView] = Field(default=[], description="the jobs that must end before this one starts")
     notes: str = Field(default="", description="the owner's notes, as Markdown; do not trust them as HTML")
 
@@ -236,6 +237,6 @@ class JobView(JobDetails):
 
     spec: JobSpec
     card: dict[str, JsonValue] | None = None
-    """Facts that the run reports: its size, data and speed; null until it reports them."""
+    """The model card; null until the run writes it."""
     waits_for: ProspectView | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Only of a job that was just submitted with `forecast`."""
+    """Only in the answer to a submission with `forecast`."""

@@ -28,14 +28,14 @@ class MediaView(View):
     kind: MediaKind
     step: int
     number: int
-    """Counts those of the same key and step, from 0."""
+    """Number of the item among those of the same key and step, from 0."""
     attempt: int
     caption: str | None
     classes: list[str] | None
-    """What the values of masks mean, from 0. 255 is no class."""
+    """Names of the mask values, from 0. 255 is no class."""
     parts: dict[MediaPart, PictureView]
     data: Histogram | Table | Text | Confusion | None
-    """Null of an image and an overlay."""
+    """The content; null for an image or overlay."""
     created_at: datetime
 
 
@@ -46,9 +46,9 @@ class MediaKeyView(View):
     kind: MediaKind
     count: int
     steps: list[int]
-    """In order. Of more than 1000, some."""
+    """The steps, in order. At most 1,000, evenly chosen."""
     numbers: int
-    """The most items of one step."""
+    """Maximum number of items at one step."""
 
 
 class MediaPage(Page[MediaView]):

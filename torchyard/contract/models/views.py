@@ -25,12 +25,12 @@ class ModelVersionSummary(View):
     metrics: dict[str, Number]
     files: list[CheckpointFile]
     files_omitted: bool = False
-    """Whether a list left the files out, as they are many: ask for the version itself."""
+    """Whether the list omits `files` because there are many: request the version itself."""
     folder: CheckpointFolder | None = None
     size: int
     sha256: str
     stored_bytes: int
-    """Bytes of all its files."""
+    """Size of all its files in bytes."""
     created_at: datetime
 
 
@@ -47,7 +47,7 @@ class ModelView(View):
     name: str
     visibility: Visibility
     versions: int
-    """How many versions it has. Their numbers may have gaps, as none is given twice."""
+    """Number of versions. Version numbers are never reused."""
     stored_bytes: int
-    """Bytes of the files of all versions."""
+    """Size of the files of all versions in bytes."""
     newest: ModelVersionSummary

@@ -15,48 +15,48 @@ class TargetView(View):
     name: str
     kind: TargetKind
     address: str
-    """Of a URL, the part before its path: the path may be a secret."""
+    """The email address, or the part of the URL before its path, which may be secret."""
     on: list[EventKind]
     jobs: TargetJobs
     scope: NotificationScope
     created_at: datetime
     delivered_at: datetime | None = None
-    """When a message was delivered last."""
+    """When the last message was delivered."""
     error: str | None = None
-    """Why the last attempt failed; None after a delivery."""
+    """The last error; null after a delivery."""
     failed_at: datetime | None = None
     waiting: int = 0
-    """Messages that are not delivered yet."""
+    """Number of waiting messages."""
     given_up: int = 0
-    """Messages of the last 7 days that were not delivered and never will be."""
+    """Number of messages in the last 7 days that could not be delivered."""
 
 
 class NewTargetView(TargetView):
     """A new notification channel. Only this answer has its secret."""
 
     secret: str | None = None
-    """What its webhooks are signed with. It is shown this once."""
+    """The secret that signs webhooks. Only this answer has it."""
 
 
 class MessageView(View):
     """A message to a notification channel."""
 
     id: str
-    """The `webhook-id` of all its attempts."""
+    """The id; the header `webhook-id` has it."""
     target_id: str
     target: str | None = None
-    """The name of the target; None if it was removed."""
+    """Name of the channel; null if it was deleted."""
     kind: str
-    """What happened, or `digest` or `test`."""
+    """The event, `digest` or `test`."""
     subject: str | None = None
-    """The id of the job, the sweep or the worker."""
+    """Id of the job, sweep or worker."""
     state: Literal["waiting", "delivered", "given_up"]
     title: str
     text: str
     created_at: datetime
     attempts: int
     next_at: datetime | None = None
-    """When it is tried next; None unless it waits."""
+    """Time of the next try; null unless the message waits."""
     delivered_at: datetime | None = None
     error: str | None = None
-    """Why the last attempt failed, or why there is none any more."""
+    """The last error, or why there is no further try."""

@@ -12,15 +12,15 @@ class EstimateView(View):
     """When a waiting job is expected to start. 80% of such jobs start between `low` and `high`."""
 
     expected: datetime | None
-    """Null: it is too far behind to be looked at, and starts after `low`."""
+    """The most likely time; null if the job is too far back in the queue: it then starts after `low`."""
     low: datetime | None
-    """Null, as `high` is: too few estimates of such a wait have come true or not."""
+    """Start of the interval. `low` and `high` are null until 20 estimates of such a wait have been checked."""
     high: datetime | None
     made_at: datetime
     held: int
-    """Of the last estimates of such a wait, how many held: the job did start between `low` and `high`."""
+    """How many of the last `of` estimates of such a wait were right."""
     of: int
-    """How many these were: 200 at most. Without an interval: how many have come true or not so far, of all waits."""
+    """Number of checked estimates of such a wait, at most 200; without an interval, of all waits."""
 
 
 class StartsIfView(View):
@@ -28,40 +28,40 @@ class StartsIfView(View):
 
     change: Literal["time_limit", "devices", "preemptible"]
     value: str
-    """What to set: a duration, a number of devices of a node, or `true`."""
+    """The value to set: a duration, a number of devices, or `true`."""
     message: str
-    """Such as: with `time_limit` ≤ 2h."""
+    """A sentence, such as: with `time_limit` ≤ 2h."""
 
 
 class PriceView(View):
     """The work since the newest checkpoint of a running job: it is lost if the job stops without saving."""
 
     job_id: str | None
-    """Null of a job that the caller may not list, as is its name."""
+    """Null if you may not list the job; `name` too."""
     name: str | None
     owner: str
     kind: Literal["cuda", "cpu"]
     devices: int
     steps: int | None
-    """Null: it tells no steps, or the caller may not read the job."""
+    """Steps since the newest checkpoint; null if unknown, or if you may not read the job."""
     device_seconds: float
     resumes_at_step: int | None
-    """The step of its newest checkpoint. Null: it has none, and starts anew; or the caller may not read the job."""
+    """Step of the newest checkpoint; null without one (the job starts again), or if you may not read the job."""
     message: str
-    """All of this in a sentence: 412 steps, 18 GPU-minutes; resumes at step 3,000."""
+    """A sentence, such as: 412 steps, 18 GPU-minutes; resumes at step 3,000."""
 
 
 class StopView(View):
     """The work that would be lost by a stop. Nothing was changed."""
 
     jobs: list[PriceView]
-    """Those that run: at most 100, the most expensive first."""
+    """The running jobs, most expensive first; at most 100."""
     total: int
-    """How many run."""
+    """Number of running jobs."""
     device_seconds: float
-    """Of all of them."""
+    """Device-seconds of all running jobs."""
     message: str
-    """A sentence for all of them together."""
+    """A sentence about all of them."""
 
 
 class QueueEntry(View):
@@ -72,16 +72,16 @@ class QueueEntry(View):
 
     position: int
     job_id: str | None
-    """None for another user's private job, as are its name and its reason."""
+    """Null for another user's private job; `name` and `reason` too."""
     name: str | None
     owner: str
     priority: int
     resources: Resources
     reason: DatedReason | None
     not_before: datetime | None = None
-    """It does not start before this time, because earlier attempts failed soon after their start."""
+    """The job does not start before this time: earlier attempts failed soon after their start."""
     estimate: EstimateView | None = None
-    """When it is expected to start. Null while no estimate was made."""
+    """When the job is expected to start; null without an estimate."""
     created_at: datetime
 
 

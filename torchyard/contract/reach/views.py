@@ -15,13 +15,13 @@ class OpenedReachView(View):
     job_id: str
     attempt: int
     meeting: int
-    """1 for the first, and one more each time that its client joins it again."""
+    """Number of the connection, from 1."""
     secret: str = Field(repr=False)
-    """What the client proves that it knows, in hex. It is not sent again, and good for this meeting."""
+    """The secret of this connection, in hex. Only this answer has it."""
     url: str
-    """The path of the WebSocket."""
+    """Path of the WebSocket."""
     expires_at: datetime
-    """Until when both ends must have come."""
+    """Both ends must connect before this time."""
 
 
 class ReachView(View):
@@ -31,10 +31,10 @@ class ReachView(View):
     job_id: str
     attempt: int
     user: str
-    """Who has opened it."""
+    """The user who opened it."""
     kind: Literal["program", "ports", "ssh"]
     what: str
-    """What was started, in some words, without arguments."""
+    """What was opened, without arguments."""
     rank: int
     meeting: int
     created_at: datetime
@@ -48,7 +48,7 @@ class OriginsView(View):
     """Whether this browser can open terminals and ports of jobs."""
 
     is_available: bool
-    """Whether it has host names for them."""
+    """Whether this browser can open them."""
 
 
 class OpenedOriginView(View):

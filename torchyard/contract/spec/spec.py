@@ -136,7 +136,7 @@ class _Common(Schema):
         exclude_if=lambda value: value is None,
         description="checkpoint to take the initial weights from: `job_…/REF`, where REF is `best`, `latest`, "
         "`epoch-N`, `step-N` or an id; `${jobs.NAME.REF}` for a job in `after`; `swp_…/best`; or "
-        "`model:NAME@VERSION`. It is resolved at submission, and the files stay until the job ends",
+        "`model:NAME@VERSION`. The files stay until the job ends",
     )
     after: Annotated[list[After], Field(max_length=MOST_AFTER)] = Field(
         default=[],

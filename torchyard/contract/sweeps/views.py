@@ -18,7 +18,7 @@ class TrialCounts(View):
     waiting: int = 0
     queued: int = 0
     running: int = 0
-    """With those that start."""
+    """Running and starting trials."""
     paused: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -34,7 +34,7 @@ class BestTrial(View):
     value: Number
     point: dict[str, JsonValue]
     checkpoint_id: str | None
-    """Null if its run has saved no checkpoint."""
+    """Null without a checkpoint."""
 
 
 class SweepSummary(View):
@@ -75,20 +75,20 @@ class TrialView(View):
 
     number: int
     job_id: str | None
-    """Null if the job was deleted, or was refused when it was to be made."""
+    """Null if the job was deleted or refused."""
     state: JobState
-    """`failed` if the job was refused; of a deleted job, how it ended."""
+    """State of the job; `failed` if it was refused; the last state if it was deleted."""
     point: dict[str, JsonValue]
     point_omitted: bool | None = Field(default=None, exclude_if=lambda value: value is None)
-    """True in lists, if its point takes more than 2,048 bytes: it is left out. The spec of its job has the values."""
+    """Whether the list omits a `point` of more than 2,048 bytes. The spec of its job has the values."""
     value: Number | None
-    """The best value of the sweep's metric over its run. NaN if it measured nothing else."""
+    """The best value of the sweep's metric; NaN if it only had NaN."""
     step: int = 0
     epoch: int | None = None
     rank: int | None
-    """From 1; null without a value."""
+    """Rank, from 1; null without a value."""
     rung: int | None = None
-    """Of `asha`: how many rungs it has reached."""
+    """`asha`: number of reached rungs."""
     error: str | None = None
 
 
@@ -100,4 +100,4 @@ class JobSweep(View):
     trial: int
     point: dict[str, JsonValue]
     point_omitted: bool | None = Field(default=None, exclude_if=lambda value: value is None)
-    """True in lists, if its point takes more than 2,048 bytes: it is left out. The job itself has it."""
+    """Whether the list omits a `point` of more than 2,048 bytes. The job itself has it."""

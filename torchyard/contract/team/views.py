@@ -28,7 +28,7 @@ class TokenView(View):
     created_at: datetime
     expires_at: datetime | None = None
     used_at: datetime | None = None
-    """The last use, to the minute."""
+    """Time of the last use, to the minute."""
     revoked_at: datetime | None = None
 
 
@@ -45,16 +45,16 @@ class MeView(View):
     role: Role
     scopes: list[Scope]
     token_id: str | None = None
-    """None for the bootstrap administrator's token."""
+    """Null for the bootstrap administrator's token."""
     preferences: dict[str, JsonValue] | None = None
-    """What the page keeps for the user. None where it was not asked for."""
+    """The user's preferences for the page; null unless requested."""
 
 
 class SessionView(MeView):
     """The user that logged in, and the `csrf` to send with the cookie."""
 
     csrf: str
-    """Every request with the cookie sends it as `X-CSRF-Token`. It is told this once."""
+    """Send it as `X-CSRF-Token` with the cookie. Only this answer has it."""
 
 
 class BrowserSessionView(View):
@@ -62,15 +62,15 @@ class BrowserSessionView(View):
 
     id: str
     token_id: str | None
-    """The token that opened it, with which it ends. None: the bootstrap administrator's."""
+    """The token that opened it. The session ends with it. Null: the bootstrap administrator's token."""
     address: str
-    """From where it was used last; empty if that is not known."""
+    """Address of the last use; empty if unknown."""
     created_at: datetime
     used_at: datetime | None
-    """The last use, to the minute."""
+    """Time of the last use, to the minute."""
     expires_at: datetime
     current: bool
-    """Whether the request was made in it."""
+    """Whether this request uses the session."""
 
 
 class SavedViewView(View):
@@ -79,9 +79,9 @@ class SavedViewView(View):
     owner: str
     name: str
     query: str
-    """The query of the page's address, such as `state=failed&sort=name`."""
+    """Query of the page's address, such as `state=failed&sort=name`."""
     visibility: Visibility
-    """`team`: everybody may open it; its owner and administrators remove it."""
+    """`team`: all users may open it."""
     updated_at: datetime
 
 
@@ -89,9 +89,9 @@ class FileLinkView(View):
     """A link to one file. It needs no header and no cookie."""
 
     path: str
-    """The path of the file with its query, relative to the address of the service."""
+    """Path and query, relative to the address of the service."""
     expires_at: datetime
-    """Until then a download may begin."""
+    """A download must begin before this time."""
 
 
 class LoginCodeView(View):
@@ -100,7 +100,7 @@ class LoginCodeView(View):
     code: str
     expires_at: datetime
     has_page: bool
-    """Whether the service has the page to log in to."""
+    """Whether the service has its web page."""
 
 
 class NewCodeView(View):
@@ -109,9 +109,9 @@ class NewCodeView(View):
     code: str
     expires_at: datetime
     url: str | None
-    """The address of the service for other machines, as far as it knows one."""
+    """Address of the service for other machines; null if unknown."""
     wheel: InstallFileView
-    """What gives another machine the service's version."""
+    """The file that installs this version on another machine."""
 
 
 class JoinedView(View):
@@ -119,10 +119,10 @@ class JoinedView(View):
 
     kind: CodeKind
     name: str
-    """Of the worker, or of the user."""
+    """Name of the worker or the user."""
     token: str
     worker_id: str | None = None
-    """Of a worker."""
+    """Id of the worker; null for a user."""
 
 
 class OwnWorkerView(View):
@@ -181,7 +181,7 @@ class AuditView(View):
     id: int
     time: datetime
     who: str
-    """Empty for a failed login."""
+    """The user; empty for a failed login."""
     token_id: str | None
     address: str
     action: str

@@ -31,20 +31,21 @@ class CurveColumns(View):
     """A curve by step, as columns of equal length. Each index is a point, or a bucket of points."""
 
     step: list[int]
-    """Of a bucket's last point, as are `time` and `attempt`."""
+    """Step of the point, or of the bucket's last point. So are `time` and `attempt`."""
     time: list[float]
     """Seconds since the epoch."""
     attempt: list[int]
     mean: Column
-    """The value of a point; of a bucket's finite points the mean, null if it has none."""
+    """The value of the point, or the mean of the bucket's finite points; null if there are none."""
     min: Column | None = None
-    """Of the bucket's finite points, as is `max`; null if each place is a point."""
+    """Minimum of the bucket's finite points. `min` and `max` are null for single points."""
     max: Column | None = None
     ema: Column | None = None
-    """The moving average at the bucket's last point, over all points from the first of the series. Null without
-    `smooth`, and before the first finite point."""
+    """Moving average at the last point, over all points from the first of the metric. Null without `smooth`, and before
+    the first finite point.
+    """
     nonfinite: list[int] | None = None
-    """How many points of the bucket are NaN or infinite; null if none of the curve is."""
+    """Number of NaN and infinite points in each bucket; null if the curve has none."""
 
 
 class CurveView(View):
@@ -54,11 +55,11 @@ class CurveView(View):
     key: str
     source: str = "run"
     points: int
-    """The points in the range."""
+    """Number of points in the range."""
     steps_per_bucket: int | None = None
-    """The steps that a bucket covers, in the mean; null if each place is a point."""
+    """Mean number of steps in a bucket; null for single points."""
     smooth: float | None = None
-    """The weight of the past in its average, of one point. Null without an average."""
+    """Weight of earlier points in the average; null without an average."""
     hidden: bool = False
     columns: CurveColumns
 
@@ -71,9 +72,9 @@ class KeyView(View):
     source: str = "run"
     latest: Number
     low: float | None = None
-    """The least finite value that was logged, also at steps that a later attempt repeated."""
+    """The minimum of all finite values of all attempts."""
     high: float | None = None
-    """The greatest one."""
+    """The maximum of all finite values of all attempts."""
 
 
 class JobKeys(View):
@@ -88,4 +89,4 @@ class CurvesView(View):
     jobs: list[JobKeys]
     series: list[CurveView]
     max_points: int
-    """The most places of each curve: as asked for, or fewer, because an answer has at most 100,000."""
+    """Maximum number of points or buckets in each curve: as requested, or fewer, as an answer has at most 100,000."""

@@ -101,7 +101,7 @@ class SeriesView(View):
 class MetricsView(View):
     data: list[SeriesView]
     max_points: int
-    """The most points of each series: as asked for, or fewer, because an answer has at most 100,000."""
+    """Maximum number of points in each metric: as requested, or fewer, as an answer has at most 100,000."""
 
 
 class LogCurvesView(View):
@@ -182,6 +182,6 @@ class StacksView(View):
 
     attempt: int
     requested_at: datetime | None = None
-    """The newest request; null if there was none."""
+    """Time of the newest request; null if there was none."""
     taken_at: datetime | None = None
     ranks: list[RankStacksView] = []

@@ -66,7 +66,7 @@ class Problem(View):
     request_id: str
     errors: list[FieldError] = []
     received: int | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Bytes that the service has of an upload. Only in a `conflict` about the place where it must continue."""
+    """Received bytes of an upload: continue there. Only in a `conflict`."""
 
     @classmethod
     def of(cls, error: TorchyardError, *, request_id: str) -> Self:
