@@ -95,7 +95,7 @@ for project in projects:
     (made,) = set(os.listdir(dist)) - before
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(os.path.join(dist, made)) as source:
-            source.extractall(folder, filter="data")
+            source.extractall(folder)
         build(os.path.join(folder, made.removesuffix(".tar.gz")), "build_wheel")
 """
 """What `uv build` does, with one import of setuptools, which sees no other package: it looks through all of them often.
