@@ -1,1 +1,1 @@
-"""The service's figures, each beside a peer in the same run: `python -m bench`, or one, as `python -m bench.start`."""
+"""The figures of the service, each beside a peer: `python -m bench`, or one of them, as `python -m bench.start`."""

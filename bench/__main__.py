@@ -1,4 +1,4 @@
-"""Every figure, one after the other, in one table: `python -m bench`. MNIST's accuracy is `python -m bench.mnist`."""
+"""`python -m bench` measures most figures, one after the other, and prints one table."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""Gradient accumulation over few and over many micro-batches: the same loss curve, at another speed.
+"""Gradient accumulation over few and over many micro-batches: the loss curves are equal, the speeds differ.
 
-The global batch is the same. A small RoBERTa learns made-up texts: it has no batch norm, whose statistics depend on the
-micro-batch, and no dropout here, which draws other numbers for each.
+The global batch is the same. A small RoBERTa learns made-up texts. It has no batch norm, whose statistics depend on the
+micro-batch. It has no dropout, which draws other numbers for each micro-batch.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The processor time of short commands beside that of what they could not do without: `python -m bench.cli`.
+"""The CPU time of short commands: `python -m bench.cli`.
 
-Each command is a process of its own, against a real service with a job that has ended. Its peers are a Python that
-does nothing, and one that imports what reads arguments and what sends requests. All take turns.
+Each command is a process of its own, against a real service with a job that has ended. Two peers take turns with it: a
+Python that does nothing, and one that imports typer and httpx2.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,11 +56,11 @@ def _rows(service: Service, job_id: str) -> Iterator[Row]:
             if repeat:  # the first one compiles what it imports
                 found[name].append(seconds)
     for name in own:
-        what = f"processor time of `torchyard {name}`"
+        what = f"CPU time of `torchyard {name}`"
         most = _MOST.get(name)
         yield Row(what, "s", found[name], peer=_PEER, theirs=found[_PEER], ratio_at_most=most)
-        yield Row(f"– {name} beside nothing", "s", found[name], peer=_NOTHING, theirs=found[_NOTHING])
-    what = f"processor time of {_COMPLETION}"
+        yield Row(f"– {name}, beside an empty Python", "s", found[name], peer=_NOTHING, theirs=found[_NOTHING])
+    what = f"CPU time of {_COMPLETION}"
     yield Row(what, "s", found[_COMPLETION], peer=_NOTHING, theirs=found[_NOTHING], at_most=_COMPLETION_S)
 
 

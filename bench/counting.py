@@ -1,4 +1,4 @@
-"""Counts what a training step calls, which no other load of the machine changes."""
+"""Counts the operations and functions that a training step calls. The machine's load does not change the counts."""
 
 from collections.abc import Mapping, Sequence
 import sys

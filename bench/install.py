@@ -1,7 +1,7 @@
-"""What the client costs: the wheels that pip downloads for it, and its import. `python -m bench.install`.
+"""The download size of the client, and the time of its import: `python -m bench.install`.
 
-The peer is the OpenAI client, which submits fine-tuning jobs. pip downloads it in the same run; it is not installed.
-The import's peer is a Python that imports nothing.
+The peer of the download is the OpenAI client. pip downloads its wheels in the same run and does not install them. The
+peer of the import is a Python that imports nothing.
 """
 
 from collections.abc import Iterator

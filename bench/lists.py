@@ -1,7 +1,8 @@
-"""Lists of 10,000 jobs, half of them queued, half ended with metrics and checkpoints: `python -m bench.lists`.
+"""The latency of lists of 10,000 jobs: `python -m bench.lists`.
 
-It measures the time of one answer at a time: one job, pages of 50 jobs, and a page of 50 of the queue.
-`python -m bench.lists 1000000` measures the same with so many jobs; those beyond 10,000 have ended.
+Half of the jobs are queued, half have ended with metrics and checkpoints. It measures one answer at a time: one job,
+pages of 50 jobs, and a page of 50 of the queue. `python -m bench.lists 1000000` measures the same with a million jobs;
+those beyond 10,000 have ended.
 """
 
 from collections.abc import Iterator
@@ -100,7 +101,7 @@ def _on(name: str, database: str | None, folder: Path, *, jobs: int) -> Iterator
         ended, queued = fill(service, jobs=jobs)
         where = f"{jobs:,} jobs, {name}"
         yield Row(f"GET of a queued job, {where}", "ms", _times(service, f"/v1/jobs/{queued}"), at_most=4)
-        yield Row(f"– of one that has ended, {where}", "ms", _times(service, f"/v1/jobs/{ended}"), at_most=4)
+        yield Row(f"– of a job that has ended, {where}", "ms", _times(service, f"/v1/jobs/{ended}"), at_most=4)
         for query, what in _PAGES.items():
             taken = _times(service, f"/v1/jobs?limit=50&{query}")
             most = _PAGE_MS + (_COUNTS_MS if "counts=true" in query else 0)

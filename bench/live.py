@@ -1,7 +1,7 @@
 """The stream of ten jobs that log ten keys each, and a log of 1,000,000 lines: `python -m bench.live`.
 
-The delay is that from the commit of a batch of points, as a worker stores them, to its event at one client. The peer of
-a search is `grep` on the file that the service sends.
+A delay begins when a batch of points is committed, as a worker does it, and ends when a client receives the event. The
+peer of a search is `grep` on the file that the service sends.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def measure() -> Iterator[Row]:
             job_ids = [client.submit(SPEC).id for _ in range(JOBS)]
             logged = client.submit(SPEC).id
         yield Row(
-            f"a stored point to its event, {JOBS} jobs × {KEYS} keys", "ms", _delays(service, job_ids), at_most=500
+            f"commit of a point to its event, {JOBS} jobs × {KEYS} keys", "ms", _delays(service, job_ids), at_most=500
         )
         yield from _log_rows(service, logged, folder / "log.txt")
 

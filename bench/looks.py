@@ -1,8 +1,8 @@
-"""The processor time in an hour of the looks at a working folder of 100,000 files: `python -m bench.looks`.
+"""The CPU time in an hour to watch a working folder of 100,000 files: `python -m bench.looks`.
 
-A look is taken as the worker of a job that runs takes it, with patterns of `keep` that match all files, and with
-patterns of `checkpoints` that match none. The pause that follows says how many there are in an hour. At the end of an
-attempt there is one more look.
+Watches it as the worker of a running job does: with patterns of `keep` that match all files, and with patterns of
+`checkpoints` that match none. The pause after a look says how many looks an hour has. One more look is at the end of an
+attempt.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ def measure() -> Iterator[Row]:
         run.create()
         _fill(run.work)
         looks = [_kept(run) for _ in range(REPEATS)]
-        yield Row(f"looks of `keep` at {FILES:,} files in an hour", "processor s", looks, at_most=_MOST)
+        yield Row(f"watch {FILES:,} files for `keep`, an hour", "CPU s", looks, at_most=_MOST)
         looks = [_captured(run) for _ in range(REPEATS)]
-        yield Row(f"looks of `checkpoints` at {FILES:,} files in an hour", "processor s", looks, at_most=_MOST)
-        yield Row(f"the look at the end, at {FILES:,} files", "processor s", [_last(run) for _ in range(REPEATS)])
+        yield Row(f"watch {FILES:,} files for `checkpoints`, an hour", "CPU s", looks, at_most=_MOST)
+        yield Row(f"search {FILES:,} files at the end of the job", "CPU s", [_last(run) for _ in range(REPEATS)])
 
 
 def _fill(work: Path) -> None:

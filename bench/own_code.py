@@ -1,9 +1,9 @@
 """The time of `torchyard run` to the program's first line, of a job's own packages, and the speed of an upload:
 `python -m bench.own_code`.
 
-The command runs as a process of its own, in a folder without git. Its share is the time until the server has the job,
-and its processor time. Uploads are sent by the client, and by curl to a bare uvicorn that writes the body to a file:
-an nginx would need its WebDAV module.
+The command runs as a process of its own, in a folder without git. Also measured are its time until the server has the
+job, and its CPU time. The peer of an upload is curl, which sends to a bare uvicorn that writes the body to a file. An
+nginx would need its WebDAV module.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,9 +59,9 @@ def measure() -> Iterator[Row]:
         trees = [_tree(folder / f"tree-{n}", files=TREE_FILES, size=TREE_BYTES, seed=n) for n in range(REPEATS)]
         first = [_run(service, client, tree) for tree in trees]
         again = [_run(service, client, tree) for tree in trees]
-        yield from _rows("the code is there", cached, at_most=0.8)
-        yield from _rows(f"a new tree of 5 MB in {TREE_FILES} files", first, at_most=1.5)
-        yield from _rows("the same tree again", again)
+        yield from _rows("code uploaded before", cached, at_most=0.8)
+        yield from _rows(f"a new folder of 5 MB in {TREE_FILES} files", first, at_most=1.5)
+        yield from _rows("the same folder again", again)
         packages.fill(index)
         yield from packages.measure(service, client, index, folder)
         yield from _uploads(client, folder)
@@ -70,9 +70,9 @@ def measure() -> Iterator[Row]:
 def _rows(what: str, runs: Sequence[Ran], *, at_most: float | None = None) -> Iterator[Row]:
     shown = [run.shown for run in runs]
     yield Row(f"`torchyard run` to the first line, {what}", "s", shown, at_most=at_most)
-    yield Row("– to the job's row", "s", [run.submitted for run in runs])
-    yield Row("– from there to the line, by the program's clock", "s", [run.printed - run.submitted for run in runs])
-    yield Row("– processor time of the command, to its end", "s", [run.processor for run in runs])
+    yield Row("– until the server has the job", "s", [run.submitted for run in runs])
+    yield Row("– from there to the line", "s", [run.printed - run.submitted for run in runs])
+    yield Row("– CPU time of the command", "s", [run.processor for run in runs])
 
 
 def _uploads(client: Client, folder: Path) -> Iterator[Row]:
@@ -90,7 +90,7 @@ def _uploads(client: Client, folder: Path) -> Iterator[Row]:
             client.bundles.delete(bundle.sha256)
             shutil.rmtree(code)
     yield Row(
-        "upload of 200 MB that do not compress",
+        "upload of 200 MB",
         "MB/s",
         ours,
         peer="curl to a bare uvicorn" if theirs else "curl is not installed",

@@ -1,7 +1,7 @@
-"""The time in which a job's own packages are installed, beside uv by hand: rows of `python -m bench.own_code`.
+"""The time to install a job's own packages, beside uv by hand: rows of `python -m bench.own_code`.
 
-The packages come from an index on this host, and uv has them in its cache: those of the first job. Each further job
-names the same ones in a file with another digest, so that its environment is new to the worker.
+The packages come from an index on this host. uv has them in its cache after the first job. Each further job names the
+same packages in a file with another digest, so that the worker makes a new environment.
 """
 
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ def _cached(service: Service, client: Client) -> Row:
         began = time.time()
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         theirs.append(float(said) - began)
-    what = "POST to the first line by the program's clock, its environment is there"
+    what = "POST to the first line by the program's clock, environment made before"
     return Row(what, "s", ours, peer="torchrun by hand, in that environment", theirs=theirs, ratio_at_most=1.2)
 
 

@@ -1,12 +1,14 @@
-"""What the page costs its reader, in a real Chromium: `python -m bench.page`.
+"""The size and the speed of the page in a real Chromium: `python -m bench.page`.
 
-The first curve: from a navigation with a cold cache to the first coloured pixel inside the plot, beside TensorBoard and
-MLflow, which show the same series in the same browser, in turns. The peers are of the package index, in an environment
-that is made once. The frames: what the page's main thread does while ten jobs log. The heap: hours of events that pass
-faster than they came (`--speed`). The plots: a list of a thousand runs as parallel coordinates. The table: 10,000 jobs,
-from a navigation with a cold cache to the first painted rows, and what a frame costs while one scrolls through them.
-The workspace: the same beside charts; 200 runs from their curves to the frame that shows them, and while all log. With
-`--before TREE`, that checkout's page takes turns with ours in it.
+- The first curve: from a navigation with an empty cache to the first coloured pixel inside the plot. TensorBoard and
+  MLflow show the same series in the same browser, in turns, from an environment that is made once.
+- The frames: what the page's main thread does while ten jobs log.
+- The heap: hours of events, which pass faster than in real time (`--speed`).
+- The plots: a list of a thousand runs as parallel coordinates.
+- The table: 10,000 jobs, from a navigation with an empty cache to the first rows, and the cost of a frame while it
+  scrolls.
+- The workspace: the same beside charts; 200 runs from their curves to the frame that shows them, and while all log.
+  With `--before TREE`, the page of another checkout takes turns with this one.
 """
 
 import argparse
@@ -99,12 +101,12 @@ def _sizes(service: Service) -> Iterator[Row]:
     shared = set.intersection(*(set(files) for files in visits))
     for kind, name, most in ((".js", "JavaScript", 45), (".css", "CSS", 12), (".woff2", "font", 24)):
         sent = sum(size for file, size in visits[0].items() if file.endswith(kind) and file in shared)
-        yield Row(f"first load of the page: {name} that all its parts share, as sent", "kB", [sent / 1e3], at_most=most)
+        yield Row(f"first load: {name} that all pages share, as sent", "kB", [sent / 1e3], at_most=most)
     for path, files in zip(PAGES, visits, strict=True):
         own = {file: size for file, size in files.items() if file.endswith(".js") and file not in shared}
-        yield Row(f"– JavaScript of /{path} besides", "kB", [sum(own.values()) / 1e3])
+        yield Row(f"– further JavaScript of /{path}", "kB", [sum(own.values()) / 1e3])
     largest = max(size for files in visits for file, size in files.items() if file.endswith(".js"))
-    yield Row("– the largest file of it", "kB", [largest / 1e3], at_most=40)
+    yield Row("– largest JavaScript file", "kB", [largest / 1e3], at_most=40)
 
 
 def _table(folder: Path) -> Iterator[Row]:
@@ -119,10 +121,10 @@ def _table(folder: Path) -> Iterator[Row]:
         for height in SCROLLED_PX:
             order = {"what": "scroll", "login": _login(service), "path": path, "seconds": SCROLLED_S, "height": height}
             taken = _browse(order)["called"]
-            what = f"– scrolled on {height:,} px, processor time a frame, p95 of {len(taken):,}"
+            what = f"– scrolled on {height:,} px, CPU time a frame, p95 of {len(taken):,}"
             yield Row(what, "ms", [percentile(taken, 95)], at_most=8)
             yield Row("– p50", "ms", [percentile(taken, 50)])
-            yield Row("– the most", "ms", [max(taken)])
+            yield Row("– max", "ms", [max(taken)])
 
 
 @dataclass
@@ -152,16 +154,16 @@ def _workspace(folder: Path, before: Path | None) -> Iterator[Row]:
         ours, theirs = _draw_in_turns(services)
     what = f"{CHOSEN} runs × {CHOSEN_KEYS} charts, from their curves to the frame that shows them"
     yield Row(what, "ms", ours.wall, peer=peer, theirs=theirs.wall, at_most=300)
-    what = "– the thread's processor time, until all charts are drawn"
+    what = "– CPU time of the thread, until all charts are drawn"
     yield Row(what, "ms", ours.cpu, peer=peer, theirs=theirs.cpu)
     for what, times, earlier, percent, most in (
         (f"script and layout a frame, p95, {CHOSEN} runs log once a second", ours.frames, theirs.frames, 95, 8),
         ("– p50", ours.frames, theirs.frames, 50, None),
-        ("– p95, the thread's processor time", ours.frames_cpu, theirs.frames_cpu, 95, None),
+        ("– p95, CPU time of the thread", ours.frames_cpu, theirs.frames_cpu, 95, None),
     ):
         of_theirs = [percentile(earlier, percent)] if earlier else []
         yield Row(what, "ms", [percentile(times, percent)], peer=peer, theirs=of_theirs, at_most=most)
-    what = "– the longest task, the thread's processor time"
+    what = "– longest task, CPU time of the thread"
     yield Row(what, "ms", ours.tasks_cpu, peer=peer, theirs=theirs.tasks_cpu)
 
 
@@ -193,7 +195,7 @@ def _plots(service: Service) -> Iterator[Row]:
     what = f"parallel coordinates of {RUNS:,} runs × {AXES}, from the list to the frame that shows them"
     found = _browse(order)
     yield Row(what, "ms", found["wall"], at_most=300)
-    yield Row("– the thread's processor time, with importance and scatter", "ms", found["cpu"])
+    yield Row("– CPU time of the thread, with importance and scatter", "ms", found["cpu"])
 
 
 def _first_curve(service: Service, folder: Path, keep: str) -> Iterator[Row]:
@@ -236,13 +238,11 @@ def _frames(service: Service, jobs: Sequence[str]) -> Iterator[Row]:
     what = f"{JOBS} jobs log {KEYS} keys each, 5 times a second"
     yield Row(f"script and layout a frame, p95, {what}", "ms", [percentile(found["wall"], 95)], at_most=8)
     yield Row("– p50", "ms", [percentile(found["wall"], 50)])
-    yield Row("– the most", "ms", [max(found["wall"])])
-    yield Row("– p95, the thread's processor time", "ms", [percentile(found["cpu"], 95)])
-    yield Row("– frames with any, of those that a display shows", "%", [len(found["wall"]) / SECONDS / 0.6])
-    yield Row(
-        f"– the longest task in {SECONDS} s, with painting, which has no GPU", "ms", [found["tasks"][0]], at_most=50
-    )
-    yield Row("– the longest task, the thread's processor time", "ms", [found["tasksCpu"][0]])
+    yield Row("– max", "ms", [max(found["wall"])])
+    yield Row("– p95, CPU time of the thread", "ms", [percentile(found["cpu"], 95)])
+    yield Row("– share of frames with work", "%", [len(found["wall"]) / SECONDS / 0.6])
+    yield Row(f"– longest task in {SECONDS} s, with painting, which has no GPU", "ms", [found["tasks"][0]], at_most=50)
+    yield Row("– longest task, CPU time of the thread", "ms", [found["tasksCpu"][0]])
 
 
 def _heap(service: Service, jobs: Sequence[str], speed: float) -> Iterator[Row]:
@@ -289,11 +289,11 @@ def _ask(service: Service, method: str, path: str) -> Any:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all of them by default")
-    parser.add_argument("--speed", type=float, default=SPEED, help="seconds of events that pass in a second")
-    parser.add_argument("--before", type=Path, help="a checkout, its page built, whose workspace takes turns with ours")
-    parser.add_argument("--keep", default="", help="a folder for the frames before and with the first curve")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)}; default: all")
+    parser.add_argument("--speed", type=float, default=SPEED, help="seconds of events in a second")
+    parser.add_argument("--before", type=Path, help="a checkout with a built page, to compare the workspace")
+    parser.add_argument("--keep", default="", help="folder in which to save the frames around the first curve")
     chosen = parser.parse_args()
     before = chosen.before and chosen.before.resolve()
     table.main(lambda: measure(chosen.parts or PARTS, speed=chosen.speed, keep=chosen.keep, before=before))

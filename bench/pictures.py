@@ -1,9 +1,9 @@
 """Samples a second from large JPEGs: `python -m bench.pictures [TREE]`, where TREE is a checkout to compare with.
 
-The trainer's loader reads class folders in two loader processes. Beside it, in turns, read the loader of the other
-checkout and timm's, each in a program of its own that is told when to read. The pictures are photographs, if
-`../shared/data` has some, or else noise that looks like one, enlarged to 2000×1500 pixels. Wall time depends on what
-else the machine does; the processor time of the program and its loader processes hardly does.
+The trainer's loader reads class folders in two loader processes. The loaders of the other checkout and of timm take
+turns with it, each in a program of its own. The pictures are photographs from `../shared/data`, or else noise that
+looks like one, enlarged to 2000×1500 pixels. Wall time depends on the load of the machine; the CPU time of a program
+and its loader processes hardly does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,9 +134,9 @@ def _rows(turns: Mapping[str, Sequence[Turn]]) -> Iterator[Row]:
     for peer in (name for name in (BEFORE, TIMM) if name in turns):
         yield Row(what, "samples/s", speeds[OURS], peer=peer, theirs=speeds[peer], ratio_at_least=TARGETS[peer])
         most = 1 / TARGETS[peer]
-        yield Row("– processor time", "ms/sample", costs[OURS], peer=peer, theirs=costs[peer], ratio_at_most=most)
+        yield Row("– CPU time", "ms/sample", costs[OURS], peer=peer, theirs=costs[peer], ratio_at_most=most)
     yield Row("– the second epoch, from the cache", "samples/s", speeds[CACHED], peer=TIMM, theirs=speeds[TIMM])
-    yield Row("– processor time", "ms/sample", costs[CACHED], peer=TIMM, theirs=costs[TIMM])
+    yield Row("– CPU time", "ms/sample", costs[CACHED], peer=TIMM, theirs=costs[TIMM])
 
 
 if __name__ == "__main__":

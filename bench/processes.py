@@ -1,8 +1,7 @@
-"""The processor time of an accepted job with one process of the API and with two: `python -m bench.processes`.
+"""The CPU time of an accepted job with one process of the API and with two: `python -m bench.processes`.
 
-On PostgreSQL. What all processes of the API take is counted: under the same load, which is what the target means, and
-with as many clients for each process, whose transactions are then shared by as many. More jobs a second are not to be
-expected on two cores, which the clients and the database use too.
+On PostgreSQL. It adds up the CPU time of all processes of the API: with the same number of clients, and with as many
+for each process. The clients and the database use the two cores too, so two processes accept no more jobs a second.
 """
 
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ def _row(one: Service, two: Service, *, clients: int, said: str) -> Row:
     """`clients`: of the two processes together. The one process has `CLIENTS`."""
     costs = [(_cost_ms(one, CLIENTS), _cost_ms(two, clients)) for _ in range(REPEATS)]
     return Row(
-        f"processor time of a job, two API processes, PostgreSQL, {said}",
+        f"CPU time of a submission, two API processes, PostgreSQL, {said}",
         "ms",
         [ours for _, ours in costs],
         peer=f"one process, {CLIENTS} clients",

@@ -1,8 +1,8 @@
 """A queue of 100,000 jobs that fit on no worker: `python -m bench.queue`.
 
-It measures the time from POST to the start of a job that fits, the CPU time of the idle worker, the time of a GET of
-the last job and of the first, and that of a page of the queue. The peer is the same service with an empty queue. The
-jobs have three different requests of one user.
+It measures the time from POST to the start of a job that fits, the CPU time of the idle worker, a GET of the last job
+and of the first, and a page of the queue. The peer is the same service with an empty queue. The jobs are of one user,
+with three different resources.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SETTLE_S = 15.0
 """Long enough for a sweep and for the first pass over the queue."""
 MEASURE_S = 30.0
 READ_S = 3.0
-_PEER = "nothing else waits"
+_PEER = "empty queue"
 _FIRST = f"job_{0:032x}"
 _NUMBERED = {"sqlite": "printf('job_%032x', n)", "postgresql": "'job_' || lpad(to_hex(n), 32, '0')"}
 
@@ -57,13 +57,14 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
         )
         starts = [seconds_to_start(client, fits) for _ in range(REPEATS)]
         cpu = _idle_cpu_percent(service)
-        where = f"{WAITING:,} that do not fit wait, {name}"
+        where = f"{WAITING:,} jobs that fit nowhere are queued, {name}"
         yield Row(f"POST to the start of a job that fits, {where}", "s", starts, _PEER, peer_starts, at_most=0.3)
-        yield Row(f"– the idle worker, {where}", "% of a core", [cpu], _PEER, [peer_idle_cpu_percent], at_most=1.0)
+        idle = f"– CPU of the idle worker, {where}"
+        yield Row(idle, "% of a core", [cpu], _PEER, [peer_idle_cpu_percent], at_most=1.0)
         first, last = (_reads(service, f"/v1/jobs/{job_id}") for job_id in (_FIRST, large[-1]))
-        yield Row(f"– GET of the last of them, {where}", "ms", last, "the first of them", first)
+        yield Row(f"– GET of the last job, {where}", "ms", last, "the first job", first)
         longer = [median(last) - median(first)]
-        yield Row(f"– how much longer the last one's takes, {where}", "ms", longer, at_most=2.0)
+        yield Row(f"– GET of the last job takes longer than the first by, {where}", "ms", longer, at_most=2.0)
         yield Row(f"– a page of 100 of the queue, {where}", "ms", _reads(service, "/v1/queue?limit=100"), at_most=10.0)
 
 

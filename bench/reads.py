@@ -1,8 +1,8 @@
-"""A storm of 40 heavy requests by one user, while another asks who they are: `python -m bench.reads`.
+"""The latency of `GET /v1/me` while another user has 40 heavy requests open: `python -m bench.reads`.
 
-The storm searches a log by expressions that RE2 matches slowly and by text, downloads it, reads a long series, and
-validates specs of unknown keys, sweeps of as many keys and points as may be and of more, and batches whose jobs wait
-for each other in a circle. The peer is the same service at rest, in turns.
+The heavy requests search a log by text and by expressions that RE2 matches slowly, download it, read a long series, and
+validate specs of unknown keys, the largest sweeps and larger ones, and batches with circular dependencies. The peer is
+the same service without them, in turns.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ def measure() -> Iterator[Row]:
     for percent, most in ((99, 10.0), (50, None)):
         ours, theirs = ([table.percentile(latencies, percent) for latencies in each] for each in (stormy, quiet))
         yield Row(f"{what}, p{percent}", "ms", ours, peer=peer, theirs=theirs, ratio_at_most=most)
-    yield Row("– the greatest", "ms", [max(each) for each in stormy], peer=peer, theirs=[max(each) for each in quiet])
+    yield Row("– slowest", "ms", [max(each) for each in stormy], peer=peer, theirs=[max(each) for each in quiet])
     for status, count in sorted(answers.items()):
         yield Row(f"– heavy reads that were answered {status}", "/s", [count / (ROUNDS * (SECONDS + _SETTLE_S))])
 

@@ -36,12 +36,12 @@ def measure(before: Path | None = None) -> Iterator[Row]:
         seconds = [start.ready_s for start in starts]
         yield Row(f"`up` until it is ready, {what}", "s", seconds, peer=_PEER, theirs=theirs, at_most=1.5)
     cpu = [start.ready_cpu_s for start in again]
-    yield Row("– the processor time of its programs by then", "s", cpu)
+    yield Row("– CPU time until then", "s", cpu)
     if other:
         seconds, earlier = [start.ready_s for start in again], [start.ready_s for start in other]
-        yield Row("– beside a checkout", "s", seconds, peer=_BEFORE, theirs=earlier, ratio_at_most=_MOST_OF_BEFORE)
+        yield Row("– beside the other checkout", "s", seconds, _BEFORE, earlier, ratio_at_most=_MOST_OF_BEFORE)
         earlier = [start.ready_cpu_s for start in other]
-        yield Row("– that processor time", "s", cpu, peer=_BEFORE, theirs=earlier, ratio_at_most=_MOST_OF_BEFORE)
+        yield Row("– CPU time, beside the other checkout", "s", cpu, _BEFORE, earlier, ratio_at_most=_MOST_OF_BEFORE)
 
 
 def _start(data: Path, *, tree: Path | None = None) -> Service:

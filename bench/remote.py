@@ -170,7 +170,7 @@ def _idle(service: LabService, client: Client, folder: Path) -> Iterator[Row]:
         busy = _busy(pids)
         each = [10 / _IDLE_S * (len(sent) - first) for sent, first in zip(requests, before, strict=True)]
     yield Row("requests of an idle remote worker in 10 s, beside its stream", "", each, at_most=1)
-    what = f"processor time of the service with {_IDLE} idle remote workers"
+    what = f"CPU of the service with {_IDLE} idle remote workers"
     yield Row(what, "% of a core", [busy], "without them", [alone], at_most=5)
 
 

@@ -1,7 +1,7 @@
-"""The API's processor time for a request: `python -m bench.requests [TREE]`, where TREE is a checkout to compare with.
+"""The API's CPU time for a request: `python -m bench.requests [TREE]`, where TREE is a checkout to compare with.
 
-It is what the kernel counts of the process, over 1,000 requests of one client. The peer is a plain FastAPI with one
-table, on the same kind of database. Jobs need a GPU, which the worker lacks, so nothing runs meanwhile.
+It is what the kernel counts for the process, over 1,000 requests of one client. The peer is a plain FastAPI with one
+table, on the same kind of database. The jobs need a GPU, which the worker lacks, so none runs.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ ROUNDS, REQUESTS = 3, 1000
 _WARM_UP = 50
 _LISTED = 60
 _PEER, _BEFORE = "FastAPI, one table", "the other checkout"
-_BUDGET_MS = {"who one is": 0.4, "a job": 1.2, "a page of 50 jobs": 3.1, "a submission": 1.45}
+_BUDGET_MS = {"GET /v1/me": 0.4, "a job": 1.2, "a page of 50 jobs": 3.1, "a submission": 1.45}
 _MOST_OF_BEFORE = 0.55
 
 
@@ -42,11 +42,11 @@ def measure(before: Path | None = None) -> Iterator[Row]:
                     theirs.append(_cost_ms(peer.address, peer.pid, of_peer[name]))
                 if other is not None:
                     earlier.append(_cost_ms(other.address, other.pids["api"], of_other[name]))
-            what = f"processor time of the API: {name}"
+            what = f"API CPU time, {name}"
             yield Row(what, "ms", costs, peer=_PEER if theirs else "", theirs=theirs, at_most=_BUDGET_MS.get(name))
             if earlier:
                 most = _MOST_OF_BEFORE if name in _BUDGET_MS else None
-                yield Row("– beside a checkout", "ms", costs, peer=_BEFORE, theirs=earlier, ratio_at_most=most)
+                yield Row("– beside the other checkout", "ms", costs, peer=_BEFORE, theirs=earlier, ratio_at_most=most)
 
 
 def _made(folder: Path) -> Path:
@@ -63,8 +63,8 @@ def _requests(service: Service) -> dict[str, bytes]:
     token = service.token
     return {
         "/healthz": get("/healthz"),
-        "who one is": get("/v1/me", token=token),
-        "who one is, by a personal token": get("/v1/me", token=personal),
+        "GET /v1/me": get("/v1/me", token=token),
+        "GET /v1/me by a personal token": get("/v1/me", token=personal),
         "a job": get(f"/v1/jobs/{job_id}", token=token),
         "a page of 50 jobs": get("/v1/jobs?limit=50", token=token),
         "a page of 50 jobs, in gzip": get("/v1/jobs?limit=50", token=token, headers=["Accept-Encoding: gzip"]),

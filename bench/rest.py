@@ -1,4 +1,4 @@
-"""What an idle service costs, and each running job: `python -m bench.rest`.
+"""Memory and CPU of an idle service, and CPU of each running job: `python -m bench.rest`.
 
 Memory is the proportional set size (PSS), which counts shared memory once.
 """
@@ -33,7 +33,7 @@ def measure() -> Iterator[Row]:
         busy, peer_busy, idle = _shares(service.pids.values(), [peer.pid], [worker])
         memory = {name: pss_mib(pid) for name, pid in service.pids.items()}
         yield Row(
-            "memory of the service at rest",
+            "memory of the idle service",
             "MiB",
             [sum(memory.values())],
             peer=_PEER,
@@ -44,15 +44,13 @@ def measure() -> Iterator[Row]:
             yield Row(f"– {name}", "MiB", [size])
         with_warm = sum(memory.values()) + pss_mib(_warm_process(service))
         yield Row("– with the warm process", "MiB", [with_warm], at_most=680)
-        yield Row(
-            "processor of the service at rest", "% of a core", [busy], peer=_PEER, theirs=[peer_busy], at_most=1.0
-        )
+        yield Row("CPU of the idle service", "% of a core", [busy], peer=_PEER, theirs=[peer_busy], at_most=1.0)
         with service.client() as client:
             supervisors = _running(service, client, folder / "code")
             time.sleep(SETTLE_S)
             working, supervising = _shares([worker], supervisors)
         each = (working - idle) / JOBS
-        yield Row("processor of the worker for each job that runs and is silent", "% of a core", [each], at_most=0.3)
+        yield Row("CPU of the worker for each silent running job", "% of a core", [each], at_most=0.3)
         yield Row("– of its supervisor", "% of a core", [supervising / JOBS])
 
 

@@ -1,9 +1,9 @@
-"""The time to put a working folder of 2 GiB back, beside `rsync -a` (`cp -a` where that is not installed):
+"""The time to restore a working folder of 2 GiB, beside `rsync -a`, or `cp -a` if rsync is not installed:
 `python -m bench.restoring`.
 
-It is put back as on another host: each file is copied out of the blobs, and its digest is compared. The peer copies
-the same files as they lie in a folder, and compares nothing. Both read from the kernel's cache. With `TMPDIR=/dev/shm`
-what is written waits for no disk either.
+The folder is restored as on another host: each file is copied out of the blobs, and its digest is compared. The peer
+copies the same files from a folder and compares nothing. Both read from the kernel's cache. With `TMPDIR=/dev/shm` they
+also write to memory.
 """
 
 from collections.abc import Iterator
@@ -43,9 +43,9 @@ def measure() -> Iterator[Row]:
     size = f"{(CHECKPOINTS * CHECKPOINT_BYTES + FILES * FILE_BYTES) >> 30} GiB in {CHECKPOINTS + FILES:,} files"
     peer = " ".join(_command())
     wall, other = [each for each, _ in ours], [each for each, _ in theirs]
-    yield Row(f"a working folder of {size} put back", "s", wall, peer=peer, theirs=other, ratio_at_most=2.0)
+    yield Row(f"restore a working folder of {size}", "s", wall, peer=peer, theirs=other, ratio_at_most=2.0)
     used, other = [each for _, each in ours], [each for _, each in theirs]
-    yield Row("– its processor time", "processor s", used, peer=peer, theirs=other, ratio_at_most=1.5)
+    yield Row("– CPU time", "CPU s", used, peer=peer, theirs=other, ratio_at_most=1.5)
 
 
 def _fill(source: Path, blobs: BlobFolder) -> list[list[Stored]]:

@@ -1,8 +1,8 @@
 """Reads 100,000 points over HTTP, of one series in 1,500 buckets and of 2,000 series: `python -m bench.series`.
 
-The one series is stored as a fast job stores it (1,000 points a chunk) and as the slowest job does (one point a chunk),
-the latter also as housekeeping joins it when its blocks are complete, and as the part of it that is not yet complete.
-The peer reads as many points from plain rows of SQLite, and encodes all of them with the standard library's JSON.
+The one series is stored in chunks of 1,000 points, as a fast job writes it, and in chunks of one point, as the slowest
+job does. The chunks of one point are also read after housekeeping has joined them, for a running and an ended job. The
+peer reads as many points from plain rows of SQLite, and encodes all of them with the standard library's JSON.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
-"""Small pictures in shards beside the same pictures in folders, in turns: until the first batch, and an epoch's speed.
+"""Small pictures in shards beside the same pictures in folders, in turns: `python -m bench.shards`.
 
-Both lie on the machine's own disk, mostly in the page cache. On a network disk each file that is opened costs a round
-trip more, which this does not show.
+It measures the time to the first batch, and the speed of an epoch. Both kinds are on a local disk, mostly in the page
+cache. On a network disk each file that is opened costs one more round trip.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def measure() -> Iterator[Row]:
                 values.append(_read(folder / name))
     first, speed = ([[value[place] for value in values] for values in found.values()] for place in (0, 1))
     yield Row(
-        f"from nothing to the first batch of {PICTURES:,} small JPEGs in shards",
+        f"time to the first batch of {PICTURES:,} small JPEGs in shards",
         "s",
         first[0],
         "class folders",

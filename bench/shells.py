@@ -2,9 +2,9 @@
 
     python -m bench.shells JOB [--times N] [--mib N]
 
-The service is the one that the command line finds. sshd must be installed: it is started for the run, at a port of
-loopback, with keys of its own. Prints for both ways: from a key to its echo in a terminal (median, ms), MB/s and
-CPU-seconds per GiB of this side in each direction, and how long `exec JOB true` takes beside `whoami`.
+JOB is a job of the service that the command line finds. sshd must be installed: it is started for the run, on a port of
+loopback, with keys of its own. Prints for both: the time from a key to its echo in a terminal (median, ms), MB/s and
+CPU-seconds of the client per GiB in each direction, and how long `exec JOB true` takes beside `whoami`.
 """
 
 import argparse
@@ -29,9 +29,9 @@ _READY = b"ready-to-echo"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job")
-    parser.add_argument("--times", type=int, default=5)
-    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("job", help="name or id of a running job")
+    parser.add_argument("--times", type=int, default=5, help="repeats (default 5)")
+    parser.add_argument("--mib", type=int, default=512, help="MiB to send each way (default 512)")
     args = parser.parse_args()
     with _sshd() as ssh:
         ways = {"torchyard": ([*OURS, "exec"], [args.job]), "ssh localhost": (ssh, ["localhost"])}

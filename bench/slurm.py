@@ -1,7 +1,7 @@
 """Jobs over two nodes of a Slurm beside the same script under bare sbatch and torchrun: `python -m bench.slurm`.
 
-As root, with Debian's packages of Slurm: the nodes are namespaces of this machine (tests/slurm/lab.py). Both take turns
-on the same nodes. Not part of `python -m bench`.
+Needs root and Debian's packages of Slurm: the nodes are namespaces of this machine (tests/slurm/lab.py). Both take
+turns on the same nodes. Not part of `python -m bench`.
 """
 
 from collections.abc import Iterator

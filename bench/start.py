@@ -1,8 +1,8 @@
-"""The time from POST to the first training step, and from the last line to the end of the job, compared with plain
-torchrun: `python -m bench.start`.
+"""The time from POST to the first training step, and from the last line to the end of the job, beside plain torchrun:
+`python -m bench.start`.
 
-The time of each stage is known from what it leaves: the answers and the stream over REST, the event of the claim, the
-files of the run directory, and what the program itself prints and writes.
+Each stage is timed by what it leaves: the answers and the stream over REST, the event of the claim, the files of the
+run directory, and what the program prints and writes.
 """
 
 from collections.abc import Callable, Iterator, Mapping

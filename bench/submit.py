@@ -1,7 +1,7 @@
-"""Jobs accepted a second, and the time to each answer: `python -m bench.submit`.
+"""Jobs accepted a second, and the latency of each answer: `python -m bench.submit`.
 
-The peer is a plain FastAPI that inserts one row a request into the same kind of database, as durably. All jobs
-need a GPU, which the worker lacks, so they stay in the queue and the service has the processor. Batches have no peer.
+The peer is a plain FastAPI that inserts one row a request into the same kind of database, as durably. The jobs need a
+GPU, which the worker lacks, so they stay in the queue and none runs. Batches have no peer.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def _rows(where: str, loads: list[tuple[Load, Load]]) -> Iterator[Row]:
             theirs=[percentile(load.latencies_ms, percent) for load in theirs],
         )
     yield Row(
-        f"– the clients' own processor time, {where}",
+        f"– CPU time of the clients, {where}",
         "ms/request",
         [load.cpu_s * 1e3 / len(load.latencies_ms) for load in ours],
         peer=_PEER,

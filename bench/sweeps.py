@@ -1,7 +1,7 @@
-"""A sweep of 1,000 points, and the queue beside sweeps: `python -m bench.sweeps`.
+"""A sweep of 1,000 trials, and the queue beside sweeps: `python -m bench.sweeps`.
 
-All its jobs need a GPU, which the worker lacks, so they stay in the queue. The peer is the same service, in the same
-run, before any sweep.
+The jobs need a GPU, which the worker lacks, so they stay in the queue. The peer is the same service before any sweep,
+in the same run.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
         accepted, queued = zip(*(_sweep(service, POINTS) for _ in range(REPEATS)), strict=True)
         starts = [seconds_to_start(client, fits) for _ in range(STARTS)]
         rates = [_rate_beside_a_sweep(service) for _ in range(REPEATS)]
-        yield Row(f"a sweep of {POINTS:,} points accepted, {name}", "s", accepted, at_most=3.0)
+        yield Row(f"sweep of {POINTS:,} trials accepted, {name}", "s", accepted, at_most=3.0)
         yield Row(f"– until all its jobs are queued, {name}", "s", queued)
         yield Row(f"POST to the start of a job beside sweeps, {name}", "s", starts, _PEER, plain_starts, at_most=0.3)
         yield Row(

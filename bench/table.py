@@ -1,4 +1,4 @@
-"""One figure is one row: what was measured, its spread, the peer's beside it, and whether the target is met."""
+"""A row is one figure: what was measured, its spread, the peer beside it, and whether the target is met."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

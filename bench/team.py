@@ -1,8 +1,9 @@
-"""A service with a team of three and 300 jobs, to walk through its page: `python -m bench.team`.
+"""A service with a team of three and 300 jobs, to try its page: `python -m bench.team`.
 
-It starts a service of its own and keeps it until Ctrl-C; with `--url` and `--token`, an administrator's, it fills that
-one instead. The jobs are real ones whose program computes nothing, and two of the recipe for images: sweeps, labels,
-notes, stars, media; some fail, some run on, some wait. The members sign in with the tokens that are printed.
+It starts a service of its own and keeps it until Ctrl-C. With `--url` and `--token`, an administrator's, it fills a
+running one instead. The jobs are real: most run a program that computes nothing, two the recipe for images. There are
+sweeps, labels, notes, stars and media; some jobs fail, some run on, some wait. The members log in with the tokens that
+are printed.
 """
 
 import argparse
@@ -175,8 +176,8 @@ def _newest(member: Client, *, q: str, limit: int, owner: str | None = None) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", help="the address of a running service, in place of one of its own")
-    parser.add_argument("--token", help="an administrator's token for it")
+    parser.add_argument("--url", help="fill the running service at this address")
+    parser.add_argument("--token", help="an administrator's token of that service")
     chosen = parser.parse_args()
     if (chosen.url is None) != (chosen.token is None):
         parser.error("--url needs --token, and the other way round")

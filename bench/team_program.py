@@ -1,4 +1,4 @@
-"""The program of the jobs that `bench.team` submits: logs what a search for cracks would, and computes nothing."""
+"""The program of the jobs that `bench.team` submits: logs what a search for cracks would log, and computes nothing."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""A text model on batches of like lengths, beside the same model on batches of random texts, in turns.
+"""A text model on batches of like lengths, beside batches of random texts, in turns: `python -m bench.texts`.
 
 The texts are made up: most are short, and a few are many times longer.
 """

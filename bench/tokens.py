@@ -1,6 +1,6 @@
-"""What it costs to look up a personal token: `python -m bench.tokens`.
+"""The latency of a request with a personal token: `python -m bench.tokens`.
 
-The peer is the bootstrap administrator's token, which is compared in memory, in the same service.
+The peer is the bootstrap administrator's token in the same service, which is compared in memory.
 """
 
 from collections.abc import Iterator

@@ -75,7 +75,7 @@ def rows(settings: TrainingSettings, measured: Mapping[str, Measured]) -> Iterat
     what = f"{settings.model}, {settings.processes} × {settings.batch}"
     for name in (RAW, *OTHERS):
         yield Row(what, "samples/s", speeds[OURS], peer=name, theirs=speeds[name], ratio_at_least=RATIO)
-    yield Row(f"– the noise: {RAW}, a second time", "samples/s", speeds[AGAIN], peer=RAW, theirs=speeds[RAW])
+    yield Row(f"– noise: {RAW}, a second time", "samples/s", speeds[AGAIN], peer=RAW, theirs=speeds[RAW])
     own = measured[OURS]
     for name in (RAW, *OTHERS):
         theirs = measured[name]

@@ -1,4 +1,4 @@
-"""Trains as a job does, without the service, and exits with a message where a training fails."""
+"""Trains as a job does, without the service, and exits with a message if a training fails."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Programs that train the same model and take turns: one trains while the others wait.
 
-Each program is started once, with torchrun, and a turn is a few steps: so a disturbance of the machine affects all
+Each program is started once, with torchrun, and a turn is a few steps. So a disturbance of the machine affects all
 programs equally. Every rank waits for a byte on its stdin before a turn. Rank 0 prints how long the turn took.
 """
 

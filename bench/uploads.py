@@ -1,10 +1,10 @@
 """Uploads of many files and of many bytes, and of one file that changed, beside rsync: `python -m bench.uploads`.
 
-Not part of `make bench`: it fills 10 GB of a disk for minutes. The bytes do not compress. Ours is `data push` without
-its start: the folder is listed, packed and sent to the service, which checks and stores it durably; processor time is
-that of the client and of all processes of the service. rsync copies to another folder of the same disk, with its delta
-transfer and compression as over a network (`-a --no-whole-file -z`), and its processor time is that of all of its
-processes. It looks at sizes and times alone to see what changed; ours reads all that is there.
+Not part of `make bench`: it fills 10 GB of a disk for minutes. The bytes do not compress. The figure is that of
+`data push` without its start: the folder is listed, packed, sent, checked and stored durably. The
+CPU time is that of the client and of all processes of the service. rsync copies to another folder of the same disk,
+with delta transfer and compression as over a network (`-a --no-whole-file -z`); the CPU time is that of all its
+processes. To find changes, rsync compares sizes and times, and `data push` reads all files.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def measure() -> Iterator[Row]:
 def _rows(what: str, ours: list[Took], theirs: list[Took]) -> Iterator[Row]:
     parts: tuple[tuple[str, str, Callable[[Took], float]], ...] = (
         ("seconds", "s", lambda took: took.wall_s),
-        ("processor time", "s", lambda took: took.processor_s),
+        ("CPU time", "s", lambda took: took.processor_s),
         ("bytes sent", "MB", lambda took: took.sent / 1e6),
     )
     for name, unit, of in parts:

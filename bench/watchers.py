@@ -1,7 +1,7 @@
-"""500 watchers of one job's stream, compared with one: `python -m bench.watchers`.
+"""500 watchers of one job's stream, beside one watcher: `python -m bench.watchers`.
 
-Measures the time from a commit until the last watcher has the event, and the cost for the service. Messages are
-committed and announced as a worker does; the watchers are connections of another process.
+It measures the time from a commit until the last watcher has the event, and what the watchers cost the service.
+Messages are committed and announced as a worker does. The watchers are connections of another process.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""accelerate, with a shuffled data set. `torchyard run --devices 2 accelerate_loop.py`, or accelerate launch."""
+"""accelerate with a shuffled data set: `torchyard run --devices 2 accelerate_loop.py`, or accelerate launch."""
 
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed

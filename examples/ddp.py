@@ -1,4 +1,4 @@
-"""Plain DDP. `torchyard run --devices 2 ddp.py`, or torchrun."""
+"""Plain DDP: `torchyard run --devices 2 ddp.py`, or torchrun."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""FSDP2: each rank has a part of every parameter. `torchyard run --devices 2 fsdp2.py`, or torchrun."""
+"""FSDP2, which splits every parameter over the ranks: `torchyard run --devices 2 fsdp2.py`, or torchrun."""
 
 import torch
 from torch import distributed, nn
@@ -35,7 +35,7 @@ for step in range(start + 1, steps + 1):
     run.log({"train/loss": loss}, step=step)
     stop = run.should_stop()
     if stop or step % 50 == 0:
-        weights, moments = get_state_dict(model, optimizer, options=whole)  # every rank takes part, rank 0 has all
+        weights, moments = get_state_dict(model, optimizer, options=whole)  # all ranks call it, rank 0 gets the state
         run.save_checkpoint({"model": weights, "optimizer": moments, "step": step}, step=step)
     if stop:
         break

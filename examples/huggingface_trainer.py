@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer. The callback is all that it needs: `torchyard run --devices 2 huggingface_trainer.py`."""
+"""Hugging Face's Trainer with Torchyard's callback: `torchyard run --devices 2 huggingface_trainer.py`."""
 
 import torch
 from transformers import Trainer, TrainingArguments, set_seed
@@ -26,7 +26,7 @@ arguments = TrainingArguments(
     save_strategy="epoch",
     save_total_limit=1,
     report_to=[],
-    use_cpu=not torch.cuda.is_available(),  # else its ranks on CPUs know nothing of each other
+    use_cpu=not torch.cuda.is_available(),  # without it, ranks on CPUs train apart
     disable_tqdm=True,
 )
 trainer = Trainer(

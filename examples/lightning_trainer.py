@@ -1,6 +1,6 @@
-"""Lightning. The callback is all that it needs: `torchyard run --devices 2 lightning_trainer.py`.
+"""Lightning with Torchyard's callback: `torchyard run --devices 2 lightning_trainer.py`.
 
-The loader is one that knows its place in an epoch: Lightning skips no batches by itself.
+The loader saves its position in the epoch, because Lightning does not skip batches on resume.
 """
 
 import lightning

@@ -1,7 +1,8 @@
-"""Asynchronous updates: each rank changes the shared weights as soon as it has a gradient, and waits for no other.
+"""Asynchronous updates of shared weights: `torchyard run --devices 2 stale_gradients.py`.
 
-So gradients are stale: other ranks have changed the weights since they were read. An update may be lost, and no run
-equals another one. `ddp.py` waits for the slowest rank, and is exact. `torchyard run --devices 2 stale_gradients.py`.
+Each rank changes the weights as soon as it has a gradient, without waiting for the others. So gradients are stale:
+other ranks have changed the weights in the meantime. An update may be lost, and no two runs are equal. `ddp.py` waits
+for the slowest rank and is exact.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 import torchyard
 
 run = torchyard.init()
-distributed.init_process_group("gloo")  # for the beginning and the end: there is no collective in a step
+distributed.init_process_group("gloo")  # for start and end only: a step has no collective
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 1).to(run.device)
 start, steps, lr, state = 0, 200, 0.05, run.resume()
@@ -24,13 +25,13 @@ if state is not None:
 paths = [tempfile.mkstemp()[1] if run.rank == 0 else ""]
 distributed.broadcast_object_list(paths)
 size = sum(weight.numel() for weight in model.parameters())
-shared = torch.from_file(paths[0], shared=True, size=size + 1)  # the weights, and how often they were changed
+shared = torch.from_file(paths[0], shared=True, size=size + 1)  # the weights and the number of updates
 if run.rank == 0:
     shared[:size] = parameters_to_vector(model.parameters()).detach()
     shared[size] = 0
 distributed.barrier()
 if run.rank == 0:
-    Path(paths[0]).unlink()  # every rank has it open
+    Path(paths[0]).unlink()  # all ranks have it open
 for step in range(start + 1, steps + 1):
     read = shared.clone()
     vector_to_parameters(read[:size].to(run.device), model.parameters())
@@ -38,11 +39,11 @@ for step in range(start + 1, steps + 1):
     x = torch.randn(64, 8, device=run.device)
     loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
     gradients = torch.autograd.grad(loss, list(model.parameters()))
-    shared[:size] -= lr * parameters_to_vector(gradients).cpu()  # no lock: another rank may write now
+    shared[:size] -= lr * parameters_to_vector(gradients).cpu()  # without a lock: another rank may write too
     staleness = shared[size] - read[size]
     shared[size] += 1
     run.log({"train/loss": loss, "train/staleness": staleness}, step=step)
-    stop = run.should_stop()  # some steps apart on different ranks
+    stop = run.should_stop()  # ranks may see it some steps apart
     if stop or step % 50 == 0:
         vector_to_parameters(shared[:size].to(run.device), model.parameters())
         run.save_checkpoint({"model": model.state_dict(), "step": step}, step=step)

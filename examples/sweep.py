@@ -1,4 +1,4 @@
-"""A sweep from a program: makes it, waits for its end, prints its ranking, and fetches the best checkpoint."""
+"""Creates a sweep, waits for its end, prints its ranking, and downloads the best checkpoint."""
 
 from torchyard import Client
 

@@ -1,8 +1,8 @@
 """`python -m bench.language` fine-tunes a small language model beside TRL's SFTTrainer, in turns.
 
-Both begin with the same weights, and train on the same sequences in the same order with the same optimizer, in fp32 and
-without recomputing layers. A row says how many tokens a second they take, and the next one how far their loss curves
-are apart. Run it in the environment that has TRL: `make bench-language`.
+Both begin with the same weights, and train on the same sequences in the same order with the same optimizer, in fp32
+and without recomputing layers. One row has the tokens a second, the next one the largest distance of the loss curves.
+Run it in the environment that has TRL: `make bench-language`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ PROGRAMS = {OURS: "bench.language.rank", THEIRS: "bench.peers.sft"}
 RATIO = 0.95
 """The least ratio of the trainer's speed to TRL's."""
 MOST_APART = 100.0
-"""So many millionths of it may the loss of any step be away from TRL's."""
+"""The largest difference of a step's loss from TRL's, in millionths."""
 _EXAMPLES = 1000
 _SEQUENCES = LanguageSettings("llama", batch=8, settling=2, steps=10, log_every=10, lr=0.002, weight_decay=0.01)
 _PACKED = replace(_SEQUENCES, batch=1)

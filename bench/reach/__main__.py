@@ -1,7 +1,7 @@
-"""How many of our files a route's function reaches: `python -m bench.reach [TREE] [--hops NAME]`.
+"""Counts the source files that a route's function reaches: `python -m bench.reach [TREE] [--hops NAME]`.
 
-All, and its own, which are neither in `torchyard/contract` and `torchyard/host` nor passed by `GET /v1/me`. With
-`--hops` it prints what is called, in the order in which it is read. TREE is another checkout.
+Prints the number of all files, and of its own: those outside `torchyard/contract` and `torchyard/host` that `GET
+/v1/me` does not reach. `--hops` prints the calls of one route in order. TREE is another checkout.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _FOR_ALL = ("torchyard.contract.", "torchyard.host.")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.reach")
     parser.add_argument("tree", nargs="?", type=Path, default=ROOT)
-    parser.add_argument("--hops", choices=STARTS, help="print the functions of this one in their order")
+    parser.add_argument("--hops", choices=STARTS, help="print the calls of this route in order")
     asked = parser.parse_args()
     if asked.hops:
         for depth, thing in follow(asked.tree, STARTS[asked.hops]).hops:

@@ -1,9 +1,9 @@
-"""The rules of the queue on traces, beside those of others: `python -m bench.scheduling --trace philly`.
+"""Runs the scheduling plan and other policies on public traces: `python -m bench.scheduling --trace philly`.
 
-It needs the traces in TORCHYARD_TRACES. A figure is a mean over the seeds, in hours; it exits with 1 where a target is
-missed. Without seeds, five are taken from the hash of the commit, so that none was there when the rules were made.
+The traces are in the folder TORCHYARD_TRACES. A figure is a mean over the seeds, in hours. Exits with 1 if a target is
+missed. The five default seeds are parts of the commit's hash, so that the plan is not fitted to them.
 
-`--forecast` scores estimates of when jobs start instead, on Philly: how many hold, and how far they are off.
+`--forecast` scores the estimated starts on Philly instead: how many intervals hold, and how far the starts are off.
 """
 
 import argparse
@@ -79,11 +79,11 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.scheduling", description=__doc__)
     parser.add_argument("--trace", nargs="+", choices=[*_TRACES], default=[*_TRACES])
-    parser.add_argument("--seeds", nargs="+", help="by default five of the commit under test")
-    parser.add_argument("--preemptible", nargs="+", type=float, default=[0.7], help="the share of jobs (default 0.7)")
+    parser.add_argument("--seeds", nargs="+", help="default: five parts of the commit's hash")
+    parser.add_argument("--preemptible", nargs="+", type=float, default=[0.7], help="preemptible share (default 0.7)")
     parser.add_argument("--policy", nargs="+", choices=[*_POLICIES], default=[*_POLICIES])
-    parser.add_argument("--forecast", action="store_true", help="score estimates of when jobs start, on Philly")
-    parser.add_argument("--json", action="store_true", help="all figures, a list of objects")
+    parser.add_argument("--forecast", action="store_true", help="score the estimated starts on Philly")
+    parser.add_argument("--json", action="store_true", help="print all figures as a JSON list")
     return parser.parse_args()
 
 

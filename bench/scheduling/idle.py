@@ -40,10 +40,10 @@ def measure(before: Path | None = None) -> Iterator[Row]:
         shares = [_shares(services) for _ in range(REPEATS)]
     own = [share[0] for share in shares]
     theirs = [share[1] for share in shares if before]
-    where = f"{OWNERS * EACH} wait, SQLite"
-    yield Row(f"the idle worker between two replays, {where}", "% of a core", own, _BEFORE if before else "", theirs)
+    where = f"{OWNERS * EACH} jobs wait, SQLite"
+    yield Row(f"CPU of the idle worker between replays, {where}", "% of a core", own, _BEFORE if before else "", theirs)
     with_replays = [share + 100 / UNCHANGED_REST for share in own]
-    yield Row(f"the idle worker, {where}", "% of a core", with_replays, at_most=1.0)
+    yield Row(f"CPU of the idle worker, {where}", "% of a core", with_replays, at_most=1.0)
 
 
 @contextmanager

@@ -27,14 +27,14 @@ class Result:
     worst_user_hours: float
     """The mean wait of the user's jobs."""
     others_wait_hours: float
-    """The mean wait of the jobs of all but who floods the queue."""
+    """The mean wait of the jobs of all users but the one who floods the queue."""
     slowdown: float
     """The mean of wait and run by run, of runs of ten seconds at least."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The mean over the seeds is at most so much of what was done before."""
+    """The largest ratio of the plan's mean over the seeds to that of `today`."""
 
     figure: str
     at_most: float

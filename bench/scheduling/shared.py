@@ -35,7 +35,7 @@ def measure() -> Iterator[Row]:
         shared = [_seconds(count, _ask_service) for _ in range(REPEATS)]
         alone = [_seconds(count, _ask_each) for _ in range(REPEATS)]
         what = f"{count} workers, {count} jobs: the service plans"
-        yield Row(what, "ms of processor time", shared, "each worker plans", alone, ratio_at_most=1.1)
+        yield Row(what, "ms of CPU time", shared, "each worker plans", alone, ratio_at_most=1.1)
 
 
 def _seconds(count: int, place: Callable[[Store, list[str]], None]) -> float:

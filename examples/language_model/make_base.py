@@ -1,8 +1,10 @@
-"""Makes a small language model to begin with, and examples: `python make_base.py lm`.
+"""Makes a small language model and training data for it: `python make_base.py lm`.
 
-The examples are the docstrings of Python's own library, which is on every machine that has Python. It writes lm/base, a
-Llama with random weights, with a tokenizer of these texts; lm/texts.jsonl, the first sentences of docstrings; and
-lm/pairs.jsonl, in which the words of a function's name are the prompt, and its sentence the completion.
+The texts are the docstrings of Python's standard library. It writes:
+
+- lm/base: a Llama with random weights, and a tokenizer of these texts
+- lm/texts.jsonl: the first sentences of docstrings
+- lm/pairs.jsonl: the words of a function's name as the prompt, its first sentence as the completion
 """
 
 import argparse
@@ -24,24 +26,24 @@ from transformers.models.llama.modeling_llama import LlamaForCausalLM
 VOCABULARY = 2048
 END, PADDING = "<end>", "<pad>"
 LONGEST = 128
-"""The tokens that the model can read at once."""
+"""The length of the context in tokens."""
 OTHERS = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo"}
-"""Folders that are not the library."""
+"""Folders to leave out."""
 SENTENCE = re.compile(r"[A-Z][ -~]{8,90}?\.(?= |$)")
-"""A short one, at the beginning of a text."""
+"""A short sentence at the beginning of a text."""
 WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Described(NamedTuple):
     sentence: str
-    """The first one of a docstring."""
+    """The first sentence of a docstring."""
     words: str
-    """Those of the function's name, such as `read lines`; empty if it is no function's."""
+    """The words of the function's name, such as `read lines`; empty for a module or class."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a small base and examples of Python's docstrings.")
+    parser = argparse.ArgumentParser(description="Make a small language model and its training data.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--library", type=Path, default=Path(sysconfig.get_paths()["stdlib"]), metavar="FOLDER")
     parser.add_argument("--size", type=int, default=192, help="dimensions of the model, a multiple of 8")
