@@ -29,6 +29,7 @@ _PAGE = f"""\
 <link rel="stylesheet" href="rest/swagger-ui.css">
 </head>
 <body>
+<a href="./">All docs</a>
 <div id="ui"></div>
 <script src="rest/swagger-ui-bundle.js"></script>
 <script>{_SCRIPT}</script>
