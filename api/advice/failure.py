@@ -18,9 +18,7 @@ from torchyard.contract.states import EndReason, JobState
 from torchyard.contract.wire.text import headline
 from torchyard.contract.wire.units import LONGEST, format_duration
 
-_SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED} | {
-    EndReason.DEPENDENCY_FAILED
-}
+_SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED}
 """End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
 _HALVED = "Wait for the next attempt: training.auto_batch halves the micro-batch."
@@ -32,6 +30,8 @@ def judge(facts: Facts) -> AdviceView:
     failure, job = facts.failure, facts.job
     if failure is None:
         return AdviceView(headline=f"{job.state}: {shown(job.status_reason.message)}", severity="error")
+    if failure.code == EndReason.DEPENDENCY_FAILED:
+        return _skipped(facts, shown(_message(failure) or job.status_reason.message))
     waits = job.state == JobState.QUEUED
     failed = f"attempt {job.attempt} failed" if waits else "failed"
     own = surroundings.steps(facts) or _STEPS.get(failure.code, _read_the_log)(facts, failure)
@@ -44,6 +44,16 @@ def judge(facts: Facts) -> AdviceView:
         steps=[*proposed, again] if facts.checkpoint_step is not None or waits else proposed,
         severity="warning" if waits else "error",
     )
+
+
+def _skipped(facts: Facts, message: str) -> AdviceView:
+    """Returns the advice about a job that never ran because of how another one ended."""
+    unmet = [each for each in facts.job.after if each.state is not None and is_failed(each.on, each.state)]
+    if unmet and all(each.on == JobState.FAILED for each in unmet):
+        return AdviceView(headline=message, severity="info")
+    look = [f"See why {shown(unmet[0].name or unmet[0].job_id)} ended, then submit it again."] if unmet else []
+    steps = [*look, "A retry of this job does not wait for jobs that have ended."]
+    return AdviceView(headline=f"skipped: {message}", steps=steps, severity="error")
 
 
 def continues(facts: Facts) -> str:
@@ -277,13 +287,6 @@ def _for_device_fault(facts: Facts, _: ErrorView) -> list[str]:
     return [f"Ask the host's operator to check its device{f': {held}' if held else ''}."]
 
 
-def _for_dependency_failed(facts: Facts, _: ErrorView) -> list[str]:
-    ended = (each for each in facts.job.after if each.state is not None and is_failed(each.on, each.state))
-    wrong = [shown(each.name or each.job_id) for each in ended]
-    look = [f"See why {wrong[0]} has ended so, then submit it again."] if wrong else []
-    return [*look, "A retry of this job no longer waits for jobs that have ended."]
-
-
 def _read_the_log(_: Facts, failure: ErrorView) -> list[str]:
     return [f"Read the end of the log{'' if failure.rank is None else f' of rank {failure.rank}'}."]
 
@@ -299,7 +302,6 @@ _STEPS: dict[EndReason, Callable[[Facts, ErrorView], list[str]]] = {
     EndReason.TIME_LIMIT: _for_time_limit,
     EndReason.IDLE_TIMEOUT: _for_idle_timeout,
     EndReason.WORKER_LOST: _for_worker_lost,
-    EndReason.DEPENDENCY_FAILED: _for_dependency_failed,
     EndReason.DEVICE_FAULT: _for_device_fault,
 }
 """What to do after each kind of end."""

@@ -119,7 +119,7 @@ def test_it_is_warned_once_at_half_of_its_timeout_and_stopped_at_the_end(holder:
         holder.idles("30m").warned("15m").look()
     job = holder.db.job(holder.job_id)
     assert (requested_stop(job), job.reason_code) == (EndReason.IDLE_TIMEOUT, "stopping")
-    assert holder.warnings[1:] == [f"{ALL}: the job may save a checkpoint before it stops"]
+    assert holder.warnings[1:] == [f"{ALL}: may save a checkpoint before it stops"]
     assert holder.db.end(holder.claim, EndReason.IDLE_TIMEOUT, "it did not use its GPUs (idle_timeout); killed") == (
         JobState.FAILED
     )

@@ -91,7 +91,7 @@ def test_a_job_that_kills_its_door_harms_itself_alone(attempt: Attempt, reach: C
     reached = reach().start(["python", "-c", KILLS_THE_DOOR])
     with pytest.raises(AssertionError):  # what it started has ended with it
         reached.exit_code()
-    wait_for(lambda: "it has ended what would do that" in reach().start(["true"]).error(), "the refusal")
+    wait_for(lambda: "it ended the process that starts them" in reach().start(["true"]).error(), "the refusal")
     attempt.stop(grace=0)
     assert attempt.report().reason is EndReason.CANCELLED
 

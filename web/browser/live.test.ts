@@ -78,7 +78,7 @@ test("a page whose files do not come says so, and loads when asked again", async
   await page.getByText("feed").first().waitFor();
   await page.route(/assets\/Jobs-/, (route) => route.abort());
   await page.getByRole("link", { name: "Jobs", exact: true }).click();
-  await page.getByText("This page could not be loaded").waitFor();
+  await page.getByText("This page did not load").waitFor();
   await page.unroute(/assets\/Jobs-/);
   await page.getByRole("link", { name: "Load it again." }).click();
   await page.locator("main [data-row]").first().waitFor();

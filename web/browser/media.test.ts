@@ -108,7 +108,7 @@ test("a cell of the confusion matrix shows its samples by the keyboard", async (
   await matrix.focus();
   for (const key of ["ArrowDown", "ArrowRight", "Enter"]) await page.keyboard.press(key);
   await page.getByText("true 3, predicted 5: 1, 10.0% of what is 3").waitFor();
-  await page.getByText("1 of the 1 samples that val/misclassified kept").waitFor();
+  await page.getByText("1 of the 1 samples of val/misclassified").waitFor();
   await page.getByRole("article", { name: "train/weights" }).scrollIntoViewIfNeeded();
   await page.getByRole("button", { name: "over steps" }).click();
   await page.getByRole("img", { name: /over 2 steps/ }).waitFor();

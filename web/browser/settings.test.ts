@@ -48,7 +48,7 @@ function port(): number {
 test("a target is added, tried and removed", async () => {
   const visited = await visit(browser, service, "settings?section=notifications");
   const { page } = visited;
-  await page.getByRole("button", { name: "Add a target" }).click();
+  await page.getByRole("button", { name: "Add a channel" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("alerts");
   await page.getByLabel("URL").fill(`http://127.0.0.1:${port()}/hook`);
   await page.getByRole("button", { name: "Add", exact: true }).click();
@@ -98,7 +98,7 @@ test("a plain-HTTP address says why the browser tells nothing, and copies a new 
     root: `http://${NAME}:${ofService}/`,
   });
   const { page } = visited;
-  await page.getByText("this address is plain HTTP on a network").waitFor();
+  await page.getByText("Browser notifications need HTTPS").waitFor();
   await page.getByRole("link", { name: "Tokens", exact: true }).click();
   await page.getByRole("button", { name: "Create token" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("laptop");

@@ -84,7 +84,7 @@ test("what an eye has hidden is hidden after a visit to a job, and after a reloa
   await page.getByRole("button", { name: "Curves of rates-3" }).waitFor();
   assert.deepEqual(await open(page), left);
   await page.getByRole("button", { name: "none", exact: true }).click();
-  await page.getByText("Open an eye in the list").waitFor();
+  await page.getByText("Select an eye in the list").waitFor();
   await page.getByRole("button", { name: "Curves of rates-7" }).click();
   await page.locator("figure canvas").first().waitFor();
   assert.deepEqual(await open(page), ["rates-7"]);

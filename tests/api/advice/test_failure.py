@@ -203,7 +203,7 @@ def test_an_idle_job_may_ask_for_longer_pauses(approved: Approved) -> None:
 @pytest.mark.parametrize("code", [*OUTCOMES])
 def test_every_end_can_be_judged_from_nothing_else(code: EndReason) -> None:
     advice = judge(facts("failed", trainer="script", failure=failed(code)))
-    assert advice.headline.startswith("failed: ")
+    assert advice.headline.startswith(("failed: ", "skipped: "))
     assert advice.evidence == []
     assert all(advice.steps)
 
@@ -367,8 +367,15 @@ def test_a_job_that_another_has_failed_names_that_one(approved: Approved) -> Non
     ]
     message = "prep failed; this job needs it to succeed"
     advice = judge(facts("failed", failure=failed("dependency_failed", message), after=after, attempt=0))
-    assert advice.headline == f"failed: {message}"
+    assert (advice.headline, advice.severity) == (f"skipped: {message}", "error")
     assert "\n".join(advice.steps) == approved("steps")
+
+
+def test_a_job_that_was_not_needed_is_no_failure() -> None:
+    after: list[dict[str, Any]] = [{"job_id": "job_1", "name": "prep", "on": "failed", "state": "succeeded"}]
+    message = "not needed: prep succeeded"
+    advice = judge(facts("failed", failure=failed("dependency_failed", message), after=after, attempt=0))
+    assert (advice.headline, advice.severity, advice.steps) == (message, "info", [])
 
 
 def test_a_script_without_a_checkpoint_finds_its_working_folder(approved: Approved) -> None:

@@ -66,10 +66,7 @@ test("what one of two jobs has is shown at once where they share nothing, and el
       : { preferences: { runs: 1 } },
   );
   const both = await open("", "job_b");
-  expect([both.querySelectorAll("figure").length, more(both)]).toEqual([
-    1,
-    ["Show 3 more that only one job has"],
-  ]);
+  expect([both.querySelectorAll("figure").length, more(both)]).toEqual([1, ["Show 3 more keys of one job"]]);
 });
 
 async function choose(host: HTMLElement, chart: string, item: string): Promise<void> {

@@ -171,7 +171,7 @@ def test_an_attempt_waits_while_the_disk_is_full(simulated: SimulatedRunnerFixtu
                 ballast.write(bytes(4096))
         simulated.start_runner()
         wait_for(simulated.messages, "the owner is told")
-        assert "cannot be prepared now, and waits: [Errno 28] No space left on device" in simulated.messages()[0]
+        assert "cannot be prepared now; retrying: [Errno 28] No space left on device" in simulated.messages()[0]
         (folder / "ballast").unlink()
         wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
         assert read_tree(simulated.run.work) == CODE

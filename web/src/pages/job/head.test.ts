@@ -386,7 +386,7 @@ test("the link is copied, and it says who can open it", async () => {
   await settled();
   expect(copied[0]).toMatch(/\?tab=logs&line=7$/);
   expect(textOf(host.querySelector("[role=status]"))).toContain("Only you and administrators can open it.");
-  click(host, "Make it visible to the team");
+  click(host, "Share with the team");
   await settled();
   expect([changesOf(asked)[0]?.body, changed[0]?.visibility]).toEqual([{ visibility: "team" }, "team"]);
 });

@@ -100,7 +100,7 @@ test("the newest step is shown, and each new one, until the slider is moved", as
   say(30);
   await rested();
   expect(textOf(host.querySelector("output"))).toBe("step 10");
-  click(host, "to the newest");
+  click(host, "Go to newest");
   await rested();
   expect([location.search, textsOf(host, ".caption")]).toEqual(["", ["picture 0 of 30"]]);
 });
@@ -108,12 +108,12 @@ test("the newest step is shown, and each new one, until the slider is moved", as
 test("the step of the best checkpoint is one click away", async () => {
   all = [...samples(1, 10), ...samples(1, 20), ...samples(1, 30)];
   const host = await opened(view({ best: { metric: "val/loss", value: 0.5, step: 24 } }));
-  click(host, "to the best");
+  click(host, "Go to best");
   await rested();
   expect([location.search, textsOf(host, ".caption")]).toEqual(["?step=20", ["picture 0 of 20"]]);
-  expect(textOf(host.querySelector(".steps"))).toContain("the best");
+  expect(textOf(host.querySelector(".steps"))).toContain("best");
   await removeAll();
-  expect(textOf(await opened())).not.toContain("the best");
+  expect(textOf(await opened())).not.toContain("best");
 });
 
 test("a step is read once, and again when the job logs it again", async () => {
@@ -274,7 +274,7 @@ test("a cell of the confusion matrix shows the misclassified samples that belong
   expect(textOf(host.querySelector(".said"))).toBe("true 3, predicted 5: 1, 10.0% of what is 3");
   const article = host.querySelector("article[aria-label='val/confusion']");
   expect(textOf(article)).toContain(
-    "1 of the 2 samples that val/misclassified kept at step 10 is of this cell.",
+    "1 of the 2 samples of val/misclassified at step 10 is in this cell.",
   );
   expect(textsOf(article ?? host, "li")).toEqual(["5 instead of 3 (0.93)"]);
 });

@@ -72,7 +72,7 @@ test("a target is added, and its secret shown this once", async () => {
   const asked = serveAll(({ method }) => (method === "POST" ? { ...target(), secret: "whsec_abc" } : null));
   const host = show(Notifications, {});
   await settled();
-  click(host, "Add a target");
+  click(host, "Add a channel");
   expect(document.activeElement).toBe(host.querySelector("form input")); // one types at once
   expect(textsOf(host, "option")).not.toContain("mail");
   const [name, address] = [...host.querySelectorAll<HTMLInputElement>("form input[type=text]")];
@@ -103,7 +103,7 @@ test("what is wrong with a new target is said, and the form stays", async () => 
   serveAll();
   const host = show(Notifications, {});
   await settled();
-  click(host, "Add a target");
+  click(host, "Add a channel");
   host.querySelector("form")?.dispatchEvent(new SubmitEvent("submit", { cancelable: true }));
   await settled();
   expect(textOf(host.querySelector("form [role=alert]"))).toBe("There is none. (request req_1)");
@@ -114,13 +114,13 @@ test("an administrator may enter mail, and a viewer adds nothing", async () => {
   signIn("admin", "jobs:read", "jobs:write", "users");
   const admins = show(Notifications, {});
   await settled();
-  click(admins, "Add a target");
+  click(admins, "Add a channel");
   expect(textsOf(admins, "option")).toContain("mail");
   expect(textOf(admins)).toContain("a worker is lost");
   signIn("viewer", "jobs:read");
   const viewers = show(Notifications, {});
   await settled();
-  expect(textsOf(viewers, "button")).not.toContain("Add a target");
+  expect(textsOf(viewers, "button")).not.toContain("Add a channel");
 });
 
 test.each([

@@ -5,7 +5,7 @@ import type { DeviceView } from "../../api/wire";
 export function releaseOf({ blocked, returning }: DeviceView): string | null {
   if (!blocked || returning) return null;
   if (blocked.includes("in quarantine until"))
-    return "Available after 10 minutes without a fault, or a restart of its worker.";
+    return "Available after 10 minutes without a fault, or a restart.";
   if (blocked.includes("are still in use after"))
     return "Available when this memory is free. End the process that holds it, or restart the worker.";
   if (/\bpid\b|process/.test(blocked)) return "Available when this process ends. No job started it.";
