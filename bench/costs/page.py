@@ -61,7 +61,7 @@ _STATUS = re.compile(r"^\| `(\w+)` \| [0-9,]+ \| ([0-9]{3}) \|", re.MULTILINE)
 _HEAD = f"""# Costs of the largest inputs
 
 This page lists the cost of each request and each input at its limit: CPU seconds, and the MiB of memory by which the
-process grew. `python -m bench.costs --write` measures them and writes this page. They are of the last machine that ran it.
+process grew. `python -m bench.costs --write` measures them and writes this page. They are of its last run.
 
 A request takes at most {MOST_S} CPU seconds of a thread that others share. Longer work is done in parts, and users take
 turns after each part (`api/limits/turns.py`).
