@@ -239,9 +239,9 @@ def run(
 
 def _check_words(words: list[str] | None, *, config: bool, init: bool) -> None:
     if not words and not (config or init):
-        raise typer.BadParameter("name the program: a Python file or an executable, and its arguments")
+        raise typer.BadParameter("give a program: a Python file or an executable, with its arguments")
     if words and (config or init):
-        raise typer.BadParameter(f"--{'config' if config else 'init'} runs nothing: leave out {words[0]}")
+        raise typer.BadParameter(f"--{'config' if config else 'init'} does not run a program: omit {words[0]}")
 
 
 def _run(
