@@ -1,4 +1,4 @@
-"""Many short jobs, compared with plain Python processes of the same script: `python -m bench.batch`."""
+"""Many short jobs, beside plain Python processes of the same script: `python -m bench.batch`."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""TensorBoard and MLflow with the series of `bench.series`, in an environment of their own that is made once."""
+"""TensorBoard and MLflow with the series of `bench.series`, in an environment that is made once."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,9 +1,9 @@
-"""`python -m bench.guides` repeats the comparisons of guides to training on several GPUs on this machine.
+"""`python -m bench.guides` repeats on this machine the comparisons of guides to training on several GPUs.
 
-It compares one process, DataParallel, DDP, and DDP with gradient accumulation over windows of micro-batches, with the
-same data, model, global batch and epochs. The trainer itself trains, and a script trains with DataParallel. Each way
-trains with several seeds, in turns with the others. The variation of the final metric between seeds tells which ways
-end equal. At last it compares the loss curves of windows of 2 and of 80 micro-batches.
+It compares one process, DataParallel, DDP, and DDP with gradient accumulation, with the same data, model, global batch
+and epochs. A script trains with DataParallel, the trainer itself all else. Each way trains with several seeds, in
+turns with the others. Ways end equal if their final metrics differ by no more than seeds do. Last it compares the loss
+curves of 2 and of 80 micro-batches a step.
 """
 
 import argparse

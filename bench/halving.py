@@ -1,7 +1,7 @@
 """`python -m bench.halving` compares a sweep by `asha` with the whole grid of the same 27 points, on `digits`.
 
-For each of three seeds: how much worse the best validation accuracy is, and the optimizer steps of all trials. Every
-trial is a job of a real service. Needs some minutes, and is not part of `make bench`.
+For each of three seeds it prints by how much the best validation accuracy is worse, and the optimizer steps of all
+trials. Every trial is a job of a real service. Takes some minutes, and is not part of `make bench`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Clients that repeat one prepared request, each over its own connection, in their own process.
 
 `python -m bench.load HOST PORT CLIENTS SECONDS < REQUEST` prints one JSON object: the latencies and statuses of all
-answers, and the processor time of this process.
+answers, and the CPU time of this process.
 """
 
 from collections.abc import Sequence

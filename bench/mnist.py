@@ -1,6 +1,6 @@
 """`python -m bench.mnist [MNIST_NPZ]` trains MNIST through the whole service.
 
-Submits a job over REST to the server at $TORCHYARD_URL, or to a server that it starts. Then it downloads the best
+It submits a job over REST to the server at $TORCHYARD_URL, or to a server that it starts. Then it downloads the best
 checkpoint and evaluates it in one process. Exits with 1 unless this accuracy equals the reported one and is high
 enough. Takes some minutes on two CPU cores.
 """

@@ -1,6 +1,6 @@
 """Seconds from `torchyard up` until it is ready, on a new folder and on an existing one: `python -m bench.ready`.
 
-With the path of another checkout, it also starts that one's service, in turns: `python -m bench.ready TREE`.
+`python -m bench.ready TREE` also starts the service of another checkout, in turns.
 """
 
 from collections.abc import Iterator

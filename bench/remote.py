@@ -1,7 +1,7 @@
-"""A worker that has joined beside the service's own, over a link of 1 Gbit/s with HTTPS: `python -m bench.remote`.
+"""A worker on another machine beside a local one, over a link of 1 Gbit/s with HTTPS: `python -m bench.remote`.
 
-Needs root and curl: the box is a machine of namespaces, and sees none of the service's files. The link has no delay of
-its own.
+Needs root and curl. The other machine is made of namespaces and sees none of the service's files. The link has no
+delay of its own.
 """
 
 from collections.abc import Generator, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Starts what is measured: the whole service with a folder of its own, and its databases."""
+"""Starts the service to measure, with a folder of its own, and its databases."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager

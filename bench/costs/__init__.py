@@ -1,1 +1,1 @@
-"""What the largest inputs cost, each at its limit: see `bench.costs.__main__`."""
+"""The costs of the largest inputs, each at its limit: see `bench.costs.__main__`."""

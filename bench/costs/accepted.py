@@ -1,4 +1,4 @@
-"""The largest bodies that are accepted, of requests whose description says less than the service checks."""
+"""The largest accepted bodies of requests for which the service has limits that the description lacks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ from torchyard.contract.reach.orders import MOST_BYTES
 from torchyard.contract.sweeps.spec import MOST_POINTS, MOST_SWEEP_BYTES
 
 WAITING = {"devices_per_node": 1, "device": "cuda"}
-"""The worker has none, so that these jobs wait."""
+"""The worker has no such device, so these jobs wait."""
 SCRIPT: dict[str, Any] = {
     "trainer": "script",
     "config": {"code": "file:///x", "entrypoint": "train.py", "args": []},
     "resources": WAITING,
 }
 _MOST_ADDED = 800
-"""What is added to a sweep has 2,500 keys and values."""
+"""An extension of a sweep has 2,500 keys and values."""
 
 
 def bodies() -> Mapping[str, bytes]:

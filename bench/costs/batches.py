@@ -1,4 +1,4 @@
-"""What a remote worker sends of an attempt, at the limit of what is read at once."""
+"""The largest batches that a remote worker sends of an attempt, for `bench.costs.cases`."""
 
 from collections.abc import Callable
 

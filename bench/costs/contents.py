@@ -1,4 +1,4 @@
-"""What people, jobs and strangers wrote, at its limits, for `bench.costs.cases`."""
+"""The largest contents of people, jobs and strangers, for `bench.costs.cases`."""
 
 from collections.abc import Callable
 import hashlib

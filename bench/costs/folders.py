@@ -1,4 +1,4 @@
-"""Checkpoints of as many files as one may have, for `bench.costs.cases`."""
+"""Checkpoints with the largest number of files, for `bench.costs.cases`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

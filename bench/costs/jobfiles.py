@@ -1,4 +1,4 @@
-"""What a job leaves in its folders, at the limits of those who look at it, for `bench.costs.cases`."""
+"""The largest folders and files that a job can leave, for `bench.costs.cases`."""
 
 from collections.abc import Callable
 from contextlib import suppress

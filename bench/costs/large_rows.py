@@ -1,4 +1,4 @@
-"""A thousand jobs of which lists show as much as they may."""
+"""A thousand jobs with the largest fields that lists show."""
 
 import json
 from secrets import token_hex
@@ -13,7 +13,7 @@ from torchyard.contract.wire.text import MOST_SHOWN_TEXT
 
 _NAME = "long-row"
 _ROWS = 1000
-"""Those of the largest page."""
+"""The jobs of the largest page."""
 _FAILED = "UPDATE jobs SET state = 'failed', finished_at = created_at, attempt = 1, error = :error, labels = :labels"
 _OF_SWEEP = "UPDATE jobs SET sweep_id = :sweep, trial = :number WHERE id = :job"
 _TRIAL = (

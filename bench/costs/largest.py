@@ -1,4 +1,4 @@
-"""Makes the largest value that a JSON schema admits, and finds what it does not bound."""
+"""Makes the largest value that a JSON schema allows, and finds what the schema does not limit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torchyard.contract.wire.schema import BOUND_IN_BYTES
 _parser: Any = re._parser  # pyright: ignore[reportAttributeAccessIssue] the one reader of patterns that Python has
 _ENDLESS = int(_parser.MAXREPEAT)
 _LONGEST = 100_000
-"""What nothing bounds has as many characters."""
+"""The length of a text without a limit."""
 _DEEPEST = 8
 _NUMBER = 2**31 - 1
 

@@ -1,4 +1,4 @@
-"""What the largest request of each operation costs the API's process."""
+"""Measures the largest request of each operation in the process of the API."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -15,11 +15,11 @@ from torchyard.contract.spec.spec import MOST_SPEC_BYTES
 from torchyard.contract.team.requests import MOST_PREFERENCES_BYTES
 
 MOST_S = 0.25
-"""The most seconds of a processor in a thread that others share."""
+"""The most CPU seconds of a request in a thread that others share."""
 ENDLESS = frozenset({"stream_job", "stream_jobs"})
-"""They go on until the client leaves: their first answer counts."""
+"""Streams that go on until the client leaves: only their first bytes count."""
 _MANY = frozenset({"submit_batch", "submit_sweep"})
-"""They store very many jobs, which other answers should not have."""
+"""They store many jobs, and are sent late so that other answers do not contain these."""
 LAST = frozenset({"close_session", "end_session", "revoke_token", "rotate_secrets"})
 _BODY_BYTES = {"keep_preferences": MOST_PREFERENCES_BYTES}
 _QUERY_BYTES = 7000
@@ -28,7 +28,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Cost:
-    """What one request has cost: seconds of a processor, and how much larger the process was meanwhile."""
+    """The CPU seconds of one request, and the memory by which the process grew meanwhile."""
 
     operation: str
     sent: int

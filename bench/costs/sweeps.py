@@ -1,4 +1,4 @@
-"""Sweeps, batches and queues at their limits, for `bench.costs.cases`."""
+"""The largest sweeps, batches and queues, for `bench.costs.cases`."""
 
 from collections.abc import Callable
 from datetime import timedelta

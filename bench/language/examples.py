@@ -1,4 +1,4 @@
-"""Makes a small base, and examples whose lengths have a long tail."""
+"""Makes a small base model, and examples whose lengths have a long tail."""
 
 from collections.abc import Iterator
 import json

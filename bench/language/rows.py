@@ -1,4 +1,4 @@
-"""Which sequences the trainer takes, in which order: another program trains on the same ones."""
+"""Writes the trainer's sequences in their order, so that another program trains on the same ones."""
 
 from collections.abc import Iterator
 import json

@@ -1,4 +1,4 @@
-"""What both programs of `python -m bench.language` train, and where they find it."""
+"""The settings of both programs of `python -m bench.language`, and the places of their files."""
 
 from dataclasses import dataclass
 from pathlib import Path

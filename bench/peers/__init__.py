@@ -1,1 +1,1 @@
-"""The programs that the service and the trainer are compared with."""
+"""The programs beside which the service and the trainer are measured."""

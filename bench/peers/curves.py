@@ -1,7 +1,7 @@
 """Stores one series where a peer of the page reads it: `python curves.py tensorboard|mlflow FOLDER`.
 
-The values come from standard input, one a line, and their steps are 0, 1, 2 …; it prints the path of the page that
-shows the curve. It runs in the environment of the peers (`bench.page`), which lacks Torchyard.
+Reads the values from standard input, one a line; their steps are 0, 1, 2 …. Prints the path of the page that shows the
+curve. Runs in the environment of the peers (`bench.page`), which lacks Torchyard.
 """
 
 # pyright: reportMissingImports=false

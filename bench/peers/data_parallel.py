@@ -1,6 +1,6 @@
-"""torch.nn.DataParallel on all GPUs of one process, as older guides use it: `python -m bench.peers.data_parallel`.
+"""torch.nn.DataParallel on all GPUs of one process, as in older guides: `python -m bench.peers.data_parallel`.
 
-It trains what $TORCHYARD_CONFIG says, on the trainer's data and model, and writes the trainer's events.
+It trains the job of $TORCHYARD_CONFIG with the trainer's data and model, and writes the trainer's events.
 """
 
 import os

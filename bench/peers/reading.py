@@ -1,4 +1,4 @@
-"""A program that reads all its pictures whenever it is told to, and says how long that took."""
+"""A program that reads all its pictures on command, and prints how long that took."""
 
 from collections.abc import Callable
 import json

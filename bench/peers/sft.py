@@ -1,7 +1,7 @@
 """TRL's SFTTrainer on the examples of `bench.language`: `torchrun -m bench.peers.sft SETTINGS`.
 
-It runs in the environment of the frameworks. TRL makes tokens and labels of the examples; then they are put into the
-sequences and the order of the other program, which must know the same ones.
+It runs in the environment of the frameworks. TRL makes tokens and labels of the examples. They are then put into the
+sequences and the order of the other program.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false

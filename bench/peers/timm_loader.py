@@ -1,4 +1,4 @@
-"""Reads class folders with timm's loader, as it evaluates a model: FOLDER SIDE BATCH WORKERS."""
+"""Reads class folders with timm's loader for evaluation: FOLDER SIDE BATCH WORKERS."""
 
 import sys
 

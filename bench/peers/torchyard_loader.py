@@ -1,4 +1,4 @@
-"""Reads class folders with the trainer of whichever checkout is on the path: FOLDER SIDE BATCH WORKERS."""
+"""Reads class folders with the trainer of the checkout on the path: FOLDER SIDE BATCH WORKERS."""
 
 from pathlib import Path
 import sys

@@ -39,7 +39,7 @@ _POLICIES: dict[str, Callable[[str], Policy]] = {
     "srtf": lambda _: ranked.srtf(),
 }
 PUBLISHED_SLOWDOWN = 92.58
-"""Of EASY on the whole of KTH-SP2, by Gaussier et al., SC'15."""
+"""The slowdown of EASY on the whole of KTH-SP2, by Gaussier et al., SC'15."""
 _SEEDS = 5
 _FIGURES = [field.name for field in fields(Result) if field.type is float and field.name != "preemptible"]
 

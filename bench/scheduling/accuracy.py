@@ -1,4 +1,4 @@
-"""How good the estimates of waits are, and whether that meets the targets."""
+"""Scores the estimates of waits, and compares the scores with the targets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from statistics import median
 from bench.scheduling.forecast import HOUR_US, Outcome
 
 LEAST_HELD, MOST_HELD = 0.75, 0.85
-"""Of the intervals of all seeds."""
+"""The share of intervals held, of all seeds."""
 LEAST_OF_A_SEED, MOST_OF_A_SEED = 0.72, 0.88
 MOST_ERROR = 0.25
-"""Of the median error beside that of a replay by limits."""
+"""The ratio of the median error to that of a replay by limits."""
 
 HEADER = ("seed", "estimates", "held", "median error", "by limits", "ratio", "median width", "targets")
 

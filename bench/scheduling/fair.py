@@ -13,7 +13,7 @@ from torchyard.contract.spec.resources import Resources
 
 _TAU_S = HALF_LIFE.total_seconds() / math.log(2)
 _AT_ONCE = 8
-"""Jobs of a group that are read at first."""
+"""The number of jobs of a group that are read first."""
 
 
 class Fair:

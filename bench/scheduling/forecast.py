@@ -1,4 +1,4 @@
-"""What is said of when jobs start, beside when they do: the plan on a trace, with a replay from time to time."""
+"""Estimates the starts of jobs while the plan runs a trace, with a replay from time to time, and records the starts."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from scheduling.replay import Reached, replay
 from scheduling.snapshot import Snapshot
 
 MOST = 200
-"""Jobs of the line that are replayed."""
+"""The number of queued jobs in a replay."""
 HOUR_US = 3600 * US
 EVERY_US = HOUR_US
-"""How often the line is replayed, at most: at the first event after that."""
+"""The shortest time between two replays: the next is at the first event after it."""
 BY_LIMITS_EVERY = 4
-"""One of so many replays has one by limits beside it: a longer replay for the peer than for ours."""
+"""One replay in this many is also made by limits, which takes longer."""
 
 
 @dataclass(frozen=True, slots=True)

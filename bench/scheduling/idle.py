@@ -1,9 +1,9 @@
-"""The processor time of a worker while 200 jobs wait and nothing happens: `python -m bench.scheduling.idle`.
+"""The CPU time of a worker while 200 jobs wait and nothing happens: `python -m bench.scheduling.idle`.
 
-A real service on SQLite, with Redis. One job holds all slots, and 200 of 20 owners wait, with many different requests.
-The time is measured after the first replay. The next ones are some minutes later: their part, which is fixed by how
-much longer they rest than they take, is added. `python -m bench.scheduling.idle TREE` also measures the worker of
-another checkout, at the same time.
+A real service on SQLite, with Redis. One job holds all slots, and 200 jobs of 20 owners wait, with many different
+resources. The time is measured after the first replay. The next replays come minutes later. Their share is added: it
+is fixed, because a replay pauses in proportion to what it took. `python -m bench.scheduling.idle TREE` also measures
+the worker of another checkout, at the same time.
 """
 
 from collections.abc import Generator, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Policies that run the jobs that rank first, and stop preemptible ones for them: LAS and SRTF."""
+"""Policies that run the jobs with the highest rank, and stop preemptible ones for them: LAS and SRTF."""
 
 from collections.abc import Callable
 

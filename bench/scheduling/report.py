@@ -9,7 +9,7 @@ from bench.scheduling.simulator import US, Job
 from bench.scheduling.traces import FLOOD_USER
 
 BIG = 4
-"""The devices of a big job, at least."""
+"""The fewest devices of a big job."""
 _HOUR_US = 3600 * US
 _TAU_S = 10.0
 

@@ -1,8 +1,8 @@
-"""What it costs to place jobs on workers that all ask: `python -m bench.scheduling.shared`.
+"""The CPU time to place jobs on many workers: `python -m bench.scheduling.shared`.
 
-Each worker has one CPU slot, and as many jobs wait, of 8 owners. Once each worker makes its own plan of the whole
-cluster, as those on hosts of the service do; once all ask the service, which makes one plan for those that wait. The
-time is that of the process, on SQLite, until all jobs are claimed.
+Each worker has one CPU slot, and as many jobs of 8 owners wait. In one run each worker plans the whole cluster, as the
+workers on hosts of the service do. In the other all ask the service, which makes one plan for the workers that wait.
+The time is that of the process, on SQLite, until all jobs are claimed.
 """
 
 from collections.abc import Callable, Generator, Iterator

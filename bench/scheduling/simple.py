@@ -1,4 +1,4 @@
-"""Policies that stop no job: that of today, first come first served, and EASY."""
+"""Policies that stop no job: `today`, first come first served, and EASY."""
 
 from random import Random
 

@@ -9,7 +9,7 @@ from bench.scheduling.traces import Trace, TraceJob
 
 US = 1_000_000
 RESTART_US = 60 * US
-"""What a stop costs: the job runs so much longer."""
+"""The cost of a stop: the job runs longer by this time."""
 
 
 @dataclass(eq=False, slots=True)

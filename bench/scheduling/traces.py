@@ -1,4 +1,4 @@
-"""Jobs of public traces. What they lack is guessed by seed: limits, progress, early ends and who may be stopped."""
+"""Jobs of public traces. A seed decides what they lack: limits, progress, early ends and preemptible jobs."""
 
 from collections.abc import Iterator, Sequence
 import csv
