@@ -1,4 +1,4 @@
-"""Prints the tables of memory needs in docs/reference/recipes.md: `python -m bench.fits`."""
+"""Prints the tables of sufficient GPUs in docs/reference/recipes.md: `python -m bench.fits`."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -120,7 +120,7 @@ class Store:
         try:
             return self._sweep.run()
         except QueueUnavailable as error:
-            logger.warning("%s; the line in redis is compared later", error.message)
+            logger.warning("%s; comparing the queue in Redis later", error.message)
             return False
 
     def close(self) -> None:

@@ -81,7 +81,7 @@ class Contents:
         try:
             self._hashing = _Hashing(self._identity)
         except OSError as error:
-            self._run.message(f"the data is not hashed, so no resume can see that it changed: {error}", "warning")
+            self._run.message(f"the data was not hashed, so a resume cannot detect changes of it: {error}", "warning")
 
     def collect(self) -> None:
         """Takes what is hashed so far. Tells the job if no more of it will be."""
@@ -130,7 +130,7 @@ class Contents:
             if self._hashing is None or self._hashing.goes_on():  # a disk that hangs is a run that is stuck
                 self._run.progress(step=step)
             if not told:
-                self._run.message("reading the data to compare it with the checkpoint's")
+                self._run.message("comparing the data with the checkpoint's")
             told = True
         self.close()
 
@@ -138,7 +138,7 @@ class Contents:
         """Returns how the data differs from that of a checkpoint, or None. `before`: its files that were hashed."""
         now = read_records(self._records or b"")
         if before and self._records is None:
-            self._run.message("not all of the data could be hashed and compared with the checkpoint's", "warning")
+            self._run.message("some data could not be hashed and compared with the checkpoint's", "warning")
         elif before:
             for name in sorted(before.keys() | now.keys()):
                 file = Path(self._identity.root or "", name)

@@ -47,7 +47,7 @@ def evaluate(run: Run, *, config: Recipe, world: World) -> bool:
     contents.check(None)
     step = _step_of(state)
     run.card(_card(task, merged, world=world, precision=precision.name, data_hash=contents.data_hash))
-    run.message(f"measures the checkpoint of step {step} on {task.validation_samples} samples")
+    run.message(f"evaluating the checkpoint of step {step} on {task.validation_samples} samples")
     try:
         with precision.evaluation():
             evaluation = task.evaluate(world, on_batch=StopCheck(run, world, _Progress(run, task, merged, world)))

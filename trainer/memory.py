@@ -65,7 +65,7 @@ def largest_fitting_batch(
             raise failure or MemoryError("another rank has too little memory for a single sample")
         size //= 2
         accelerator.release_unused_memory()
-        logger.info("a micro-batch of %d samples does not fit in memory: trying %d", size * 2, size)
+        logger.info("a micro-batch of %d samples does not fit in memory; trying %d", size * 2, size)
 
 
 def _connect(model: nn.Module, config: DistributedConfig, world: World) -> None:

@@ -72,7 +72,7 @@ def differences(before: Mapping[str, Any], again: Mapping[str, float]) -> list[s
     """Returns in words which values are not what they were."""
     both = [(key, before[key], again[key]) for key in sorted(before.keys() & again.keys())]
     return [
-        f"{key} is {new:.6g}, and was {old:.6g}"
+        f"{key} is {new:.6g}, was {old:.6g}"
         for key, old, new in both
         if isinstance(old, int | float) and not math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=1e-9)
     ]
@@ -80,7 +80,7 @@ def differences(before: Mapping[str, Any], again: Mapping[str, float]) -> list[s
 
 def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[[], None]) -> None:
     if best.state is None:
-        run.message(f"the best checkpoint was not re-evaluated: attempt {best.attempt} saved it, and it is not here")
+        run.message(f"the best checkpoint was not re-evaluated: attempt {best.attempt} saved it on another host")
         return
     if is_accelerator(device):
         gc.collect()  # what is left of the training has the device's memory
@@ -98,7 +98,7 @@ def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[
     shown = "  ".join(f"{key} {value:.4g}" for key, value in evaluation.metrics.items())
     logger.info("the best checkpoint (step %d), re-evaluated in one process: %s", best.step, shown)
     if changes := differences(best.metrics, evaluation.metrics):
-        text = f"the best checkpoint (step {best.step}) measures otherwise when it is evaluated again in one process"
+        text = f"the best checkpoint (step {best.step}) has other values when re-evaluated in one process"
         run.message(f"{text}: {'; '.join(changes)}", "warning")
 
 

@@ -72,7 +72,7 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
         with pools.opened(settings, confinement.isolation, umask=umask) as (engine, pool, service):
             yield Daemon(settings, engine, service, pool=pool)
         return
-    logging.info("jobs run in: %s", levels.describe(confinement.isolation))
+    logging.info("sandbox of jobs: %s", levels.describe(confinement.isolation))
     held = device_locks.holders() if settings.held_gpus == "leave" else {}
     inventory = devices.discover(settings.cpu_slots, held=held)
     with devices.lock_devices(inventory.devices, settings.root):

@@ -247,7 +247,7 @@ class Daemon:
             except (NotMigrated, ConfigError):
                 raise
             except Exception as error:
-                logger.exception("%s failed; the next one follows", _TURN)
+                logger.exception("%s failed; continuing", _TURN)
                 self._rest_after_error(self._troubles.note_failure(_TURN, error))
             else:
                 self._troubles.note_success(_TURN)

@@ -91,7 +91,7 @@ class DeviceMonitor:
             workers = self._sharing[1]
             cpus, memory_gb = self._capacity.cpus_of(workers), self._capacity.memory_gb_of(workers)
         except (OSError, ValueError) as error:
-            logger.warning("the CPUs and the memory of this host cannot be read: %s", error)
+            logger.warning("cannot read the CPUs and the memory of this host: %s", error)
             return starts
         return replace(starts, cpus=cpus, memory_gb=memory_gb)
 
@@ -131,5 +131,5 @@ def _free_bytes(runs: Path) -> int:
         existing = next(folder for folder in (runs, *runs.parents) if folder.exists())  # the first run makes `runs`
         return shutil.disk_usage(existing).free
     except OSError as error:
-        logger.warning("the free space for run directories cannot be read: %s", error)
+        logger.warning("cannot read the free space for run directories: %s", error)
         return 0

@@ -50,7 +50,7 @@ class Troubles:
         except Unavailable:
             raise
         except Exception as error:
-            logger.exception("%s failed, and is tried again", work)
+            logger.exception("%s failed; trying again", work)
             self.note_failure(work, error)
         else:
             self.note_success(work)
@@ -76,7 +76,7 @@ class Troubles:
         before = {one.work for one in self._silent}
         for work, _ in silent:
             if work not in before:
-                logger.error("%s makes no turn any more: what it calls hangs", work)
+                logger.error("%s hangs in a call", work)
         now = self._now()
         self._silent = [
             TroubleReport(work=work, state="silent", since=now - timedelta(seconds=seconds), problem=_SILENT)

@@ -63,7 +63,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: Credent
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
     csrf = request.headers.get(CSRF_HEADER)
     if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
-        raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
+        raise SessionEnded(f"the header {CSRF_HEADER} is missing beside the cookie: send it, or log in again")
     principal = await access.at_once(_find_by_cookies, access, cookies, csrf)
     if principal is None:
         await _count_unaudited(access, request, what="cookies")
@@ -95,7 +95,7 @@ async def authenticate_download(
     session = access.links.session_of(link, path=request.scope["path"], query=query)
     principal = None if session is None else await access.at_once(_find_by_session, access, session)
     if principal is None:
-        raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
+        raise NotAuthorized("the link is not valid: it works for one file, within one minute, during its session")
     return await _admitted(access, principal, request)
 
 
@@ -134,7 +134,7 @@ async def identify_by_code(request: Request, access: Access, code: str, *, ends:
     if principal is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
         return await _admitted(access, principal, request)
     await _count_failed_login(access, request, what="codes")
-    raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
+    raise NotAuthorized("the code was used or has expired: get a new one with `torchyard open`")
 
 
 async def count_wrong_body(request: Request, access: Access) -> None:

@@ -44,10 +44,7 @@ async def authenticate_sender(request: Request, access: AccessDep, credentials: 
     used, token = await _identify(request, access, credentials)
     spoken = request.headers.get(PROTOCOL_HEADER, "")
     if spoken != PROTOCOL:
-        raise Conflict(
-            f"this service speaks version {PROTOCOL} of the protocol of workers, and this worker {spoken[:20]!r}:"
-            f" {_UPDATE}"
-        )
+        raise Conflict(f"the service uses worker protocol {PROTOCOL}, this worker {spoken[:20]!r}: {_UPDATE}")
     boot = request.headers.get(BOOT_HEADER, "")
     if not 0 < len(boot) <= _LONGEST_BOOT:
         raise InvalidRequest(f"send the header `{BOOT_HEADER}`")

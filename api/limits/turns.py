@@ -95,7 +95,7 @@ class Turns:
         """Runs the first part of a read in a thread. Raises TooManyRequests, and what `part` does."""
         if len(self._waiting.get(user, ())) >= MOST_WAITING:
             raise TooManyRequests(
-                f"{user} has {MOST_WAITING} reads waiting for their turn: {_ADVICE} in {_RETRY_S} s",
+                f"{user} has {MOST_WAITING} waiting requests: {_ADVICE} in {_RETRY_S} s",
                 retry_after=_RETRY_S,
             )
         if not self._take(user):

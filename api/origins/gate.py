@@ -89,7 +89,7 @@ class Gate:
             cookie = await run_in_threadpool(self._take, name, ticket)
         if cookie is None:
             await count_wrong_proof(HTTPConnection(scope), self._services.access)
-            raise NotAuthorized("this link is good once, for 30 s: open the page again from the page of the job")
+            raise NotAuthorized("this link works once, within 30 s: open it again from the job's page")
         answer = Response(_ENTERED, media_type="text/html")
         secure = self._services.origins.is_secure(scope)
         answer.set_cookie(_cookie_name(secure), cookie, path="/", secure=secure, httponly=True, samesite="strict")

@@ -39,13 +39,13 @@ class Ports:
         """Yields a connection to the port of the origin. Raises Conflict where nothing listens or the job has ended."""
         assert facts.port is not None
         if not facts.is_running:
-            raise Conflict("the job has ended, or goes on in another attempt: open the port again from its page")
+            raise Conflict("the job has ended, or continues in another attempt: open the port again from its page")
         try:
             async with asyncio.timeout(_CONNECT_S):
                 reach = await self._reach(facts, caller)
                 channel = await reach.connect(facts.port)
         except TimeoutError:
-            raise Unavailable(f"the worker of job {facts.job_id} has not come") from None
+            raise Unavailable(f"the worker of job {facts.job_id} did not connect") from None
         except Closed as error:
             raise Conflict(f"port {facts.port} of the job cannot be opened: {error}") from None
         try:

@@ -51,11 +51,11 @@ async def pass_on(
             else:
                 await _pass_request(channel, facts, scope, receive, send)
         except (h11.ProtocolError, WebSocketException):
-            raise Conflict(f"what listens on port {facts.port} of the job does not answer as HTTP has it") from None
+            raise Conflict(f"the program on port {facts.port} of the job does not speak HTTP") from None
         except Closed as error:
-            raise Conflict(f"port {facts.port} of the job has closed the connection: {error}") from None
+            raise Conflict(f"port {facts.port} of the job closed the connection: {error}") from None
         except TimeoutError:
-            raise Conflict(f"port {facts.port} of the job has not answered within {_ANSWER_S:g} s") from None
+            raise Conflict(f"port {facts.port} of the job did not answer within {_ANSWER_S:g} s") from None
 
 
 def _check_site(scope: Scope) -> None:
@@ -183,7 +183,7 @@ class _Tunnel:
                 if self._job.handshake_exc is not None:
                     break
         if self._job.handshake_exc is not None:
-            raise Conflict(f"the job opens no WebSocket there: {self._job.handshake_exc}")
+            raise Conflict(f"the job refused the WebSocket: {self._job.handshake_exc}")
         await self._browser.accept(self._job.subprotocol)
 
     async def _read(self) -> list[object]:

@@ -66,7 +66,7 @@ class Terminal:
     async def _meet(self, facts: OriginFacts, request: Request, *, is_new: bool) -> Response:
         """Answers where the shell is met: a new one, or again the one that was opened. Raises Conflict and NotFound."""
         if not facts.is_running:
-            raise Conflict("the job has ended, or goes on in another attempt: open the terminal again from its page")
+            raise Conflict("the job has ended, or continues in another attempt: open the terminal again from its page")
         body = await read_body(request, most=_MOST_BYTES)
         terminal = parse_request(NewTerminal, parsed_json(body))
         order = Order.from_dict({"kind": "program", "terminal": terminal.model_dump()})

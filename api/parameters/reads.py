@@ -48,7 +48,7 @@ class Reader:
             return await reading
         except asyncio.CancelledError:
             if leaving.done():
-                raise Interrupted("the client has left") from None
+                raise Interrupted("the client disconnected") from None
             raise
         finally:
             leaving.cancel()

@@ -120,7 +120,7 @@ def list_jobs(
     shown = {name: parse_column(name) for name in columns or ()}
     by = None if group_by is None else parse_column(group_by)
     if in_group is not None and by is None:
-        raise InvalidRequest("the request is not valid", errors=(FieldError("in_group", "goes with `group_by`"),))
+        raise InvalidRequest("the request is not valid", errors=(FieldError("in_group", "needs `group_by`"),))
     group = None if by is None or in_group is None else (by, in_group)
     grouped, values = None, [*shown.values()]
     if by is not None and group is None:

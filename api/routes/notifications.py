@@ -119,7 +119,7 @@ def _owner(caller: Principal, user: str | None) -> str:
     if user is None or user == caller.name:
         return caller.name
     if Scope.USERS not in caller.scopes:
-        raise Forbidden("only an administrator may see or make the targets of another user")
+        raise Forbidden("only an administrator may see or add the notification channels of another user")
     return user
 
 

@@ -39,9 +39,9 @@ def open_origin(
     hours, and no longer than the session and the attempt last.
     """
     if not caller.session:
-        raise Forbidden("addresses are for the sessions of browsers: `torchyard shell` and `forward` need none")
+        raise Forbidden("only browser sessions use these addresses: use `torchyard shell` or `torchyard forward`")
     if services.origins.address_of("x", request.scope) is None:
-        raise Conflict("there are no host names for jobs here: use `torchyard shell` and `torchyard forward`")
+        raise Conflict("this service has no host names for jobs: use `torchyard shell` or `torchyard forward`")
     with services.store.write("reach") as session:
         opened = origins.open_origin(
             session,

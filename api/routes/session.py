@@ -76,7 +76,7 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
     """
     check_local(request, services.access)
     if caller.session:
-        raise Forbidden("send a token: a session makes no login codes")
+        raise Forbidden("login codes need a token, not a session")
     await _count_login(services, caller)
     credential = credential_of(services.access, caller)
     code = await run_in_threadpool(_make_code, services, credential, caller)
@@ -110,7 +110,7 @@ def make_file_link(services: ServicesDep, caller: Account, asked: LinkBody) -> F
     The link works for one minute and ends with the session. A download that has begun continues.
     """
     if not caller.session:
-        raise Forbidden("send the token with the download itself: links are for the sessions of browsers")
+        raise Forbidden("links are for browser sessions: send the token with the download")
     path, ends = services.access.links.make(caller.session, asked.path)
     return FileLinkView(path=path, expires_at=datetime.fromtimestamp(ends, UTC))
 

@@ -57,7 +57,7 @@ def _find_members(file: Seekable, bundle: BundleFacts) -> Generator[PlacedMember
 def _require_small(placed: PlacedMember) -> None:
     if placed.member.size > MOST_TEXT:
         raise FileTooLarge(
-            f"{placed.member.name!r} has {placed.member.size} bytes: of files up to {MOST_TEXT} bytes the text is sent"
+            f"{placed.member.name!r} has {placed.member.size} bytes; text is shown up to {MOST_TEXT} bytes"
         )
 
 
@@ -73,7 +73,7 @@ def _decode_text(content: bytes) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise NotText("the file has bytes that are no UTF-8, so it is no text") from None
+        raise NotText("the file has bytes that are no UTF-8, so it is not text") from None
     if "\0" in text:
-        raise NotText("the file has NUL bytes, so it is no text")
+        raise NotText("the file has NUL bytes, so it is not text")
     return text

@@ -33,7 +33,7 @@ class Decoder:
         while True:
             if self._zstd.eof:
                 if data or self._zstd.unused_data:
-                    raise _invalid("the body goes on behind the end of its zstd stream")
+                    raise _invalid("the body continues after the end of its zstd stream")
                 return
             try:
                 piece = self._zstd.decompress(data, _PIECE)

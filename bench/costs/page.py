@@ -60,16 +60,16 @@ _STATUS = re.compile(r"^\| `(\w+)` \| [0-9,]+ \| ([0-9]{3}) \|", re.MULTILINE)
 
 _HEAD = f"""# Costs of the largest inputs
 
-This page lists what each request and each input costs at its limit: CPU seconds, and the memory by which the process
-grew. `python -m bench.costs --write` measures it and writes this page. The figures are of the machine that ran it last.
+This page lists the cost of each request and each input at its limit: CPU seconds, and the MiB of memory by which the
+process grew. `python -m bench.costs --write` measures them and writes this page. They are of its last run.
 
 A request takes at most {MOST_S} CPU seconds of a thread that others share. Longer work is done in parts, and users take
 turns after each part (`api/limits/turns.py`).
 
 ## Requests
 
-Each request has the largest body that the OpenAPI description allows, or asks for the largest page. After a status of
-4xx the figures are those of the refusal.
+Each request has the largest body that the OpenAPI description allows, or asks for the largest page. A status of
+4xx means that the service refused it; the figures are those of the refusal.
 
 | operation | bytes sent | status | CPU s | MiB |
 | --- | --- | --- | --- | --- |

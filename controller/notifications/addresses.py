@@ -58,7 +58,7 @@ class Allowed:
                 networks.append((ipaddress.ip_network(network.removeprefix("[").removesuffix("]")), int(port)))
             except ValueError:
                 if "/" in network or "[" in network:
-                    raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {network} is no network") from None
+                    raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {network} is not a network") from None
                 names.add((network.lower().removesuffix("."), int(port)))
         return cls(frozenset(names), tuple(networks))
 
@@ -118,5 +118,5 @@ def _may_reach(text: str, port: int, allowed: Allowed) -> bool:
 
 
 def _refused(to: WebAddress, why: str) -> NotDelivered:
-    logging.warning("no notification goes to %s, port %d: %s", to.host, to.port, why)
+    logging.warning("sends no notifications to %s, port %d: %s", to.host, to.port, why)
     return NotDelivered(f"{to.host} has no address that notifications may go to: a public or a listed one")

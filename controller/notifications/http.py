@@ -150,5 +150,5 @@ class _Timed(httpcore2.NetworkStream):
 def _left(ends_at: float) -> float:
     seconds = ends_at - time.monotonic()
     if seconds <= 0:
-        raise httpcore2.ReadTimeout("the time is over")
+        raise httpcore2.ReadTimeout("timed out")
     return seconds

@@ -31,9 +31,9 @@ class Mail:
     def send(self, to: str, *, kind: str, message_id: str, words: Words) -> None:
         """Returns once the server has taken the mail. Raises NotDelivered."""
         if not self.settings.smtp_host:
-            raise NotDelivered("the operator has set no server for mail (TORCHYARD_SMTP_HOST)")
+            raise NotDelivered("no mail server is configured (TORCHYARD_SMTP_HOST)")
         if _ADDRESS.fullmatch(to) is None:
-            raise NotDelivered("the address is none of mail", final=True)
+            raise NotDelivered("the address is not an email address", final=True)
         mail = self._written(to, kind=kind, message_id=message_id, words=words)
         try:
             with self._connected() as server:

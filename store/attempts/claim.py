@@ -108,7 +108,7 @@ def _lock_worker(session: Session, placement: Placement, *, reservation: int | N
         raise StaleClaim(f"another daemon serves pool {worker.name}")
     for kind in {device.kind for device in placement.devices}:
         if reservations.version_of(session, worker.id, kind) != reservation:
-            raise StaleClaim(f"the devices of worker {worker.name} are kept otherwise than planned")
+            raise StaleClaim(f"the reservations of worker {worker.name} have changed")
     return worker
 
 
@@ -118,7 +118,7 @@ def _pool_devices(worker: Worker, job: Job) -> int:
     if asked.pool != (None if worker.pool is None else worker.name) or asked.worker not in {None, worker.name}:
         raise StaleClaim(f"job {job.id} does not start on {worker.name}")
     if worker.users is not None and job.owner not in worker.users:
-        raise StaleClaim(f"worker {worker.name} takes no jobs of {job.owner}")
+        raise StaleClaim(f"worker {worker.name} does not run jobs of {job.owner}")
     return 0 if asked.pool is None else asked.total_devices
 
 
@@ -132,7 +132,7 @@ def _check_host(session: Session, worker: Worker, job: Job) -> None:
     held = session.scalars(running.where(Attempt.worker_id == worker.id, Attempt.ended_at.is_(None))).all()
     for name in asked:
         if not fits_beside(wanted[name], [resources.get(name) for resources in held], offered.get(name)):
-            raise StaleClaim(f"worker {worker.name} has not so much {name} beside its other jobs")
+            raise StaleClaim(f"worker {worker.name} has too little {name} beside its other jobs")
 
 
 def _insert_attempt(session: Session, job: Job, *, number: int, worker_id: str, **held: Any) -> int:

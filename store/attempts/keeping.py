@@ -40,11 +40,11 @@ def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SE
     before = session.get(KeepRequest, job_id)
     if before is not None and before.answered_at is None and before.worker_id == worker.id:
         if before.paths != list(paths):
-            raise Conflict(f"{worker.name} stores {', '.join(before.paths)} of this job now: ask again after that")
+            raise Conflict(f"{worker.name} is storing {', '.join(before.paths)} of this job: try again afterwards")
         audit.add(session, caller, "job.keep", job_id)
         return _view(session, before)
     if not alive:
-        raise Conflict(f"{worker.name}, which has the folder of this job, is away: ask again once it is back")
+        raise Conflict(f"{worker.name}, which has the job's working folder, is offline: try again when it is back")
     session.execute(delete(KeepRequest).where(KeepRequest.job_id == job_id))
     session.expunge_all()
     row = KeepRequest(job_id=job_id, worker_id=attempt.worker_id, attempt=attempt.number, paths=list(paths))
@@ -125,11 +125,11 @@ def _folder_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
     Raises Conflict.
     """
     if not str(job.spec.get("config", {}).get("code", "")).startswith("bundle:"):
-        raise Conflict(f"job {job.id} has no working folder of its own: its code is no bundle")
+        raise Conflict(f"job {job.id} has no working folder: its code was not uploaded")
     newest = select(Attempt).where(Attempt.job_id == job.id).order_by(Attempt.number.desc()).limit(1)
     attempt = session.scalars(newest).first()
     if attempt is None:
-        raise Conflict(f"job {job.id} has not run yet: it has no working folder")
+        raise Conflict(f"job {job.id} has no working folder: it has not run yet")
     return attempt, *workers.require(session, attempt.worker_id)
 
 

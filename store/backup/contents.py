@@ -93,7 +93,7 @@ def check_files(folder: Folder, manifest: BackupManifest) -> None:
         except FileNotFoundError:
             entry = None
         if entry != file:
-            raise ConfigError(f"the backup is damaged: {folder.root / file.path} is not what its manifest says")
+            raise ConfigError(f"the backup is damaged: {folder.root / file.path} does not match its manifest")
 
 
 def file_entry(path: Path) -> ManifestFile:

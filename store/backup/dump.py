@@ -87,7 +87,7 @@ def check_empty(url: str) -> None:
         if database.engine.dialect.name == "sqlite":
             there = [str(path) for path in _files(database) if os.path.lexists(path)]
             if there:
-                raise Conflict(f"there is a database already, or remaining files of one: {', '.join(there)}")
+                raise Conflict(f"database exists already, or remaining files of one: {', '.join(there)}")
             return
         with database.read() as session:
             tables = inspect(session.connection()).get_table_names()

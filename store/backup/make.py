@@ -75,7 +75,7 @@ def _filling(folder: Folder) -> Generator[None]:
 
 def _check_empty(folder: Folder) -> None:
     if folder.manifest.exists():
-        raise Conflict(f"{folder.root} holds a backup already: name a new folder for each")
+        raise Conflict(f"{folder.root} already has a backup: give a new folder")
     if folder.unfinished.exists():
         raise Conflict(
             f"{folder.root} holds a backup that is being made or was never finished: remove it, or use another"

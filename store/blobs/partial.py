@@ -101,7 +101,7 @@ def disk_errors() -> Generator[None]:
             raise
         pause = _FULL_DISK_PAUSE_S if error.errno in FULL else None
         what = "is full" if error.errno in FULL else f"does not answer ({error.strerror})"
-        raise Unavailable(f"the disk of the service {what}: what has arrived is kept", retry_after=pause) from error
+        raise Unavailable(f"the disk of the service {what}: the received part is kept", retry_after=pause) from error
 
 
 def out_of_place(received: int) -> Conflict:

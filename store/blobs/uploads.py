@@ -114,7 +114,9 @@ class Upload:
                 with self._file.locked():
                     self.path.unlink()
                     self.has_ended = True
-                raise InvalidRequest(f"there are more bytes than `size`, which is {self._blob.size}: all are removed")
+                raise InvalidRequest(
+                    f"more bytes arrived than `size`, which is {self._blob.size}: the upload was deleted"
+                )
             self._file.append(data)
             if self._digest is not None:
                 self._digest.update(data)
@@ -132,7 +134,7 @@ class Upload:
             self.has_ended = True
             if self._sha256() != self._blob.sha256:
                 self.path.unlink()
-                raise InvalidRequest(f"what arrived does not have the sha256 {self._blob.sha256}: it is removed")
+                raise InvalidRequest(f"the received file does not have the sha256 {self._blob.sha256}: it was deleted")
             failpoint("blob.fsync")
             self._file.sync()
             self.path.rename(self.path.with_name(self.path.name.removesuffix(_PART)))

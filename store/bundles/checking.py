@@ -54,7 +54,7 @@ def check(path: Path, *, sha256: str, size: int, max_files: int, max_bytes: int)
     if result.error:
         raise OSError(result.error, os.strerror(result.error), str(path))
     if result.sha256 and result.sha256 != sha256:
-        raise InvalidBundle(f"what arrived has the sha256 {result.sha256}: it is removed, send it again")
+        raise InvalidBundle(f"the received bundle has the sha256 {result.sha256}: it was deleted, send it again")
     if result.invalid:
         raise InvalidBundle(result.invalid)
     return BundleContents(result.files, result.bytes, parts)

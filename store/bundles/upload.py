@@ -59,7 +59,7 @@ def begin(store: Store, upload: Upload, *, caller: Caller, copies: Piece | None 
         require_free_space(store.blobs.uploads, upload.size - upload.offset)
 
     if upload.size > upload.max_bytes:
-        raise TooLarge(f"the bundle has {upload.size} bytes: this service takes at most {upload.max_bytes} of one")
+        raise TooLarge(f"the bundle has {upload.size} bytes; the maximum is {upload.max_bytes}")
     uploads = Uploads(store.blobs.uploads)
     with disk_errors(), uploads.locked(caller.name):
         if (row := find_complete(store, caller.name, upload.sha256)) is not None:
@@ -78,7 +78,7 @@ def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
         if partial.at + len(data) > upload.size:
             with partial.locked():
                 partial.path.unlink()
-            raise InvalidBundle(f"there are more bytes than `size`, which is {upload.size}: what arrived is removed")
+            raise InvalidBundle(f"more bytes arrived than `size`, which is {upload.size}: the upload was deleted")
         partial.append(data)
 
 

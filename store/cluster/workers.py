@@ -141,7 +141,7 @@ def check_devices(session: Session, worker_id: str, devices: Iterable[DeviceRepo
     others = session.execute(select(Worker.name, Worker.devices).where(Worker.id != worker_id, is_alive()))
     for name, held in others:
         if taken := gpus & {device["uuid"] for device in held}:
-            raise Conflict(f"GPU {min(taken)} is one of worker {name}")
+            raise Conflict(f"GPU {min(taken)} belongs to worker {name}")
 
 
 def name_of(session: Session, worker_id: str) -> str | None:

@@ -138,7 +138,7 @@ def _require_alive(dialect: Dialect, connection: Any, record: ConnectionPoolEntr
     try:
         dialect.do_ping(connection)
     except dialect.loaded_dbapi.Error as error:
-        raise InvalidatePoolError("the server has closed the connection") from error
+        raise InvalidatePoolError("the server closed the connection") from error
 
 
 def _has_something_to_read(descriptor: int) -> bool:

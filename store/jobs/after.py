@@ -169,7 +169,7 @@ def _source(spec: Spec, ref: AfterRef, named: Sequence[str], known: Mapping[str,
         )
     trainer = known[sources[0]].trainer
     if spec.trainer not in ("script", trainer):
-        raise _wrong_weights(f"{ref} will be saved by a job of {trainer}, and this one is of {spec.trainer}")
+        raise _wrong_weights(f"{ref} will be saved by trainer {trainer}, but this job uses trainer {spec.trainer}")
     return sources[0]
 
 

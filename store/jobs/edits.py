@@ -76,7 +76,7 @@ def _check(session: Session, job: Job, values: Mapping[str, Any], caller: Caller
     if job.sweep_id is not None and values.get("visibility", job.visibility) != job.visibility:
         raise Conflict(f"job {job.id} is a trial of sweep {job.sweep_id}: it has the visibility of the sweep")
     if values.get("archived") and not JobState(job.state).terminal:
-        raise Conflict(f"job {job.id} is {job.state}; only a job that has ended can be archived")
+        raise Conflict(f"job {job.id} is {job.state}; only finished jobs can be archived")
     if len(values.get("notes") or "") > len(job.notes or ""):
         quotas.check_written(session, job.owner)
     if "notes_before" in values and (job.notes or "") not in (values["notes_before"], values["notes"]):

@@ -60,7 +60,9 @@ def pinned(session: Session, wanted: Submission) -> Submission:
             raise
         initial = replace(before, files=(), size=0)  # it goes on from a checkpoint of its own, and needs them no more
     if spec.trainer not in ("script", initial.trainer):
-        raise _wrong(f"{spec.init_from} was saved by a job of {initial.trainer}, and this one is of {spec.trainer}")
+        raise _wrong(
+            f"{spec.init_from} was saved by trainer {initial.trainer}, but this job uses trainer {spec.trainer}"
+        )
     return replace(wanted, spec=spec.model_copy(update={"init_from": initial.ref}), initial=initial)
 
 

@@ -48,7 +48,7 @@ def ask(
     """
     job = _ask(session, action, job_id, caller, grace=grace, devices=devices)
     if grace is not None and not access.is_readable(session, job_id, caller):
-        raise Forbidden(f"you may not read job {job_id}: `POST /v1/jobs/actions` with its id and `now` ends it")
+        raise Forbidden(f"you may not read job {job_id}: to kill it, use `POST /v1/jobs/actions` with its id and `now`")
     return show.show_job(session, job)
 
 

@@ -66,9 +66,9 @@ def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -
 
 def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     if not JobState(old.state).terminal:
-        raise Conflict(f"job {old.id} is {old.state}; only a job that has ended can be retried")
+        raise Conflict(f"job {old.id} is {old.state}; only finished jobs can be retried")
     if wanted.dev is not None and old.spec["trainer"] != "script":
-        raise Conflict(f"job {old.id} is no script: it has no folder to work in")
+        raise Conflict(f"job {old.id} is not a script: it has no working folder")
     visibility = cast("Visibility", old.visibility)
     if wanted.fresh:
         saved = None
@@ -77,7 +77,7 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
         if saved.damaged:
-            raise Conflict(f"checkpoint {saved.id} is not whole: no job can go on from it")
+            raise Conflict(f"checkpoint {saved.id} is damaged: no job can continue from it")
     spec = old.spec if wanted.dev is None else waiting_spec(old.spec, wanted.dev)
     return Submission(
         parse_spec(resume.with_devices(spec, wanted.devices)),

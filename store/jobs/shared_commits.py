@@ -43,7 +43,7 @@ def submit_together(store: Store, wanted: Sequence[Submission | Retry]) -> list[
     try:
         outcomes, positions = in_transaction(store, partial(_submit_expected, wanted=wanted), keyed=keyed)
     except _Unexpected:
-        logger.exception("%d submissions are stored one by one", len(wanted))
+        logger.exception("storing %d submissions one by one", len(wanted))
         return [None] * len(wanted)
     return [with_position(each, positions) if isinstance(each, Submitted) else each for each in outcomes]
 

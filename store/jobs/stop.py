@@ -85,7 +85,7 @@ def check_stop(job: Job, action: Literal["cancel", "pause"]) -> None:
     if action == "pause":
         refuse_ended(job, "paused")
     elif JobState(job.state).terminal and job.state != JobState.CANCELLED:
-        raise Conflict(f"job {job.id} has already {job.state}; only a job that has not ended can be cancelled")
+        raise Conflict(f"job {job.id} has already {job.state}, and cannot be cancelled")
 
 
 def price_stop(
@@ -183,7 +183,7 @@ def preempted_by(owner: str, priority: int) -> str:
 def refuse_ended(job: Job, what: str) -> None:
     """Raises Conflict for a job that has ended or is being cancelled. `what`: what cannot be done with it."""
     if JobState(job.state).terminal:
-        raise Conflict(f"job {job.id} has already {job.state}; only a job that has not ended can be {what}")
+        raise Conflict(f"job {job.id} has already {job.state}, and cannot be {what}")
     if job.cancel_requested_at is not None:
         raise Conflict(f"job {job.id} is being cancelled, and cannot be {what}")
 

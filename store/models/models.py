@@ -53,7 +53,7 @@ def add_version(session: Session, wanted: NewVersion) -> tuple[ModelVersionFacts
         return newest, False
     stored = session.scalar(select(func.count()).select_from(ModelVersion).where(ModelVersion.owner == owner)) or 0
     if stored >= MOST_VERSIONS:
-        raise Conflict(f"the models of {owner} have {stored} versions, which is the most: remove some")
+        raise Conflict(f"the models of {owner} have {stored} versions, the maximum: delete some")
     model.last_version += 1
     session.flush()
     version = _insert_version(session, job, checkpoint, owner=owner, name=name, version=model.last_version)

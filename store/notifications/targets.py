@@ -34,12 +34,14 @@ def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -
     many, and ConfigError.
     """
     if new.owner != BOOTSTRAP and users.find(session, new.owner).role != Role.ADMIN and new.scope == "all":
-        raise Forbidden(f"{new.owner} is no administrator, and may not be notified of the jobs of others")
+        raise Forbidden(f"{new.owner} is not an administrator: only administrators get notifications of others' jobs")
     users.lock(session, new.owner)  # the count below would miss what another request adds meanwhile
     query = select(func.count()).select_from(NotificationTarget).where(NotificationTarget.owner == new.owner)
     count = session.execute(query).scalar_one()
     if count >= MOST_TARGETS:
-        raise Conflict(f"{new.owner} has {count} targets, and may have {MOST_TARGETS}: remove some first")
+        raise Conflict(
+            f"{new.owner} has {count} notification channels; the maximum is {MOST_TARGETS}: delete some first"
+        )
     target_id, secret = new_id("ntf"), _new_secret() if new.kind == "webhook" else None
     row = NotificationTarget(
         id=target_id,
@@ -57,7 +59,7 @@ def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -
         with session.begin_nested():
             session.add(row)
     except IntegrityError:
-        raise Conflict(f"{new.owner} has a target {new.name} already") from None
+        raise Conflict(f"{new.owner} already has a notification channel {new.name}") from None
     session.refresh(row)
     audit.add(session, caller, "target.add", f"{row.id} of {new.owner}: {new.kind} {row.shown}")
     return _view(row), secret
@@ -104,7 +106,7 @@ def send_test(session: Session, target_id: str, *, owner: str | None, caller: Ca
     whose = _find_row(session, target_id, owner=owner).owner
     row = next((row for row in lock_heard(session, whose) if row.id == target_id), None)
     if row is None:
-        raise Conflict(f"{whose} is disabled, or is no administrator any more: this target gets no messages")
+        raise Conflict(f"{whose} is disabled or not an administrator: this channel gets no messages")
     if not messages.count_room(session, whose):
         raise TooManyRequests(f"{whose} got {MESSAGES_AN_HOUR} messages within an hour; try again later")
     message = messages.add_test(session, row)
@@ -172,7 +174,7 @@ def _find_row(session: Session, target_id: str, *, owner: str | None, locked: bo
         query = query.with_for_update().execution_options(populate_existing=True)
     row = session.scalars(query).first() if is_id(target_id, "ntf") else None
     if row is None:
-        raise NotFound(f"there is no target {target_id[:100]!r}")
+        raise NotFound(f"there is no notification channel {target_id[:100]!r}")
     return row
 
 

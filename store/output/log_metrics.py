@@ -45,7 +45,7 @@ class LogCurves:
         try:
             self._pattern = LinePattern.of(pattern)
         except ValueError as error:
-            raise InvalidRequest(f"the pattern is no expression of RE2: {error}") from None
+            raise InvalidRequest(f"the pattern is not an expression of RE2: {error}") from None
         self._job_id = job_id
         self._found: dict[int, list[MetricPoint]] = {}
         """By attempt."""
@@ -106,7 +106,7 @@ class LogCurves:
         session.execute(select(Attempt.id).where(Attempt.job_id == self._job_id).order_by(Attempt.id).with_for_update())
         job = access.lock(session, self._job_id, caller)
         if not JobState(job.state).terminal:
-            raise Conflict(f"job {self._job_id} has not ended: only of one that has are curves made of its lines")
+            raise Conflict(f"job {self._job_id} has not finished: metrics are extracted only from finished jobs' logs")
         keys = {point.key for points in self._found.values() for point in points}
         known = set(session.scalars(select(Series.key).where(Series.job_id == self._job_id))) & keys
         wanted = {
@@ -134,6 +134,6 @@ class LogCurves:
         total = select(func.coalesce(func.sum(Attempt.point_bytes), 0)).where(Attempt.job_id == job.id)
         size = int(session.execute(total).scalar_one()) + count * metrics.POINT.size
         if DEFAULTS.point_bytes is not None and size > DEFAULTS.point_bytes:
-            raise Conflict("the job has as many points as it may have")
+            raise Conflict("the job has the maximum number of points")
         if quotas.bytes_left(session, job.owner) == 0:
-            raise Conflict(f"{job.owner} is over the quota of storage")
+            raise Conflict(f"{job.owner} exceeds the storage quota")

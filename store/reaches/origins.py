@@ -117,7 +117,7 @@ def _check_room(session: Session, user: str) -> None:
     ).scalar_one()
     if count >= MOST_OF_USER:
         raise Conflict(
-            f"{user} has {count} open terminals and ports, and may have {MOST_OF_USER}: they end in 12 hours"
+            f"{user} has {count} open terminals and ports; the maximum is {MOST_OF_USER}: they end in 12 hours"
         )
 
 

@@ -125,7 +125,7 @@ def check_allowed(session: Session, job_id: str, caller: Caller, *, by_operators
     job = access.require_job(session, job_id, caller) if not by_operators else _listed(session, job_id, caller)
     if job.owner == caller.name or (by_operators and caller.role in {Role.OPERATOR, Role.ADMIN}):
         return
-    raise Forbidden(f"job {job_id} belongs to {job.owner}: only its owner may reach into it")
+    raise Forbidden(f"job {job_id} belongs to {job.owner}: only its owner may connect to it")
 
 
 def lock_running(session: Session, job_id: str) -> Attempt:
@@ -134,7 +134,7 @@ def lock_running(session: Session, job_id: str) -> Attempt:
     attempt = session.scalars(query.execution_options(populate_existing=True)).first()
     state = jobs.require(session, job_id).state
     if attempt is None or state != JobState.RUNNING:
-        raise Conflict(f"job {job_id} is {state}: only a job that runs can be reached")
+        raise Conflict(f"job {job_id} is {state}: only running jobs accept connections")
     return attempt
 
 
@@ -170,7 +170,7 @@ def _check_room(session: Session, job_id: str, user: str) -> None:
     ):
         count = session.execute(select(func.count()).select_from(Reach).where(condition, is_open())).scalar_one()
         if count >= most:
-            raise Conflict(f"{whose} has {count} open reaches, and may have {most}: end some first")
+            raise Conflict(f"{whose} has {count} open connections to jobs; the maximum is {most}: close some first")
 
 
 def _of_job(job_id: str) -> ColumnElement[bool]:

@@ -67,9 +67,9 @@ def translated(what: str = "read") -> Generator[None]:
         failpoint(f"queue.{what}.after")
     except (RedisError, OSError) as error:
         if isinstance(error, NoPermissionError) or any(words in str(error) for words in _REFUSED):
-            raise RedisForbids("redis forbids its user a command: `torchyard doctor` says what to add") from error
+            raise RedisForbids("the Redis user lacks a permission: `torchyard doctor` shows which") from error
         if "WRONGTYPE" in str(error):
-            raise WrongKeys("a key of the line in redis holds something else") from error
+            raise WrongKeys("a key of the queue in Redis has the wrong type") from error
         raise QueueUnavailable(f"redis does not answer: {error}") from error
 
 

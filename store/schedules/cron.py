@@ -36,7 +36,7 @@ def check(schedule: Schedule, now: int) -> int:
     due = next_after(schedule, now)
     if due is None:
         field, end = ("cron", "") if schedule.until is None else ("until", f" before {schedule.until.isoformat()}")
-        raise _invalid(field, f"{schedule.cron!r} never comes{end}")
+        raise _invalid(field, f"{schedule.cron!r} never occurs{end}")
     return due
 
 
@@ -80,13 +80,13 @@ def _next_on_clock(cron: str, after: datetime) -> datetime | None:
     from croniter import CroniterBadDateError, CroniterError, croniter  # most programs need none of it
 
     if _RANDOM.search(cron):
-        raise _invalid("cron", "a schedule has no random parts (R, H): its times are known before")
+        raise _invalid("cron", "a schedule cannot have random parts (R, H)")
     try:
         return croniter(cron, after).get_next(datetime)
     except CroniterBadDateError:
         return None
     except (CroniterError, ValueError) as error:
-        raise _invalid("cron", f"is no cron text: {error}") from None
+        raise _invalid("cron", f"is not a cron expression: {error}") from None
 
 
 def _offset_at(zone: ZoneInfo, time: datetime) -> timedelta:

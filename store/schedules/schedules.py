@@ -66,7 +66,7 @@ def add(session: Session, new: NewSchedule) -> tuple[ScheduleView, bool]:
     targets.check(session, owner, new.spec)
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     if (count := session.scalar(select(func.count()).where(Schedule.owner == owner)) or 0) >= MOST:
-        raise Conflict(f"{owner} has {count} schedules, and may have {MOST}: delete some first")
+        raise Conflict(f"{owner} has {count} schedules; the maximum is {MOST}: delete some first")
     quotas.check_written(session, owner)
     while (row := _insert(session, new)) is None:  # another request with the same key was faster
         assert new.keyed is not None

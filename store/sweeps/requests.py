@@ -38,7 +38,7 @@ def ask(session: Session, action: Action, sweep_id: str, *, caller: Caller) -> S
     sweep = sweeps.lock(session, sweep_id, caller)
     state = SweepState(sweep.state)
     if state.ended and not (action == "cancel" and state is SweepState.CANCELLED):
-        raise Conflict(f"sweep {sweep_id} is {state}: only one that has not ended can do this")
+        raise Conflict(f"sweep {sweep_id} is {state}: this needs an unfinished sweep")
     if action == "cancel" and not state.ended and state is not SweepState.CANCELLING:
         sweeps.move(session, sweep, SweepState.CANCELLING, reason=_CANCELLING, asked="cancel", asked_to=0)
     elif action == "pause" and state is not SweepState.PAUSED:
@@ -61,7 +61,7 @@ def promote(session: Session, sweep_id: str, number: int, *, caller: Caller) -> 
     if sweep.state == SweepState.CANCELLING or sweep.asked is not None:
         raise Conflict(f"sweep {sweep_id} changes the state of its jobs now: try again")
     if trial.job_id is None:
-        raise Conflict(f"trial {number} of sweep {sweep_id} has no job that could go on")
+        raise Conflict(f"trial {number} of sweep {sweep_id} has no job to continue")
     if trial.at_rung:
         resume.promote(session, trial.job_id, None, caller)
     elif trial.state.terminal:
@@ -98,6 +98,6 @@ def delete(session: Session, sweep_id: str, *, caller: Caller) -> None:
 
 def _check_ended(session: Session, sweep: Sweep) -> None:
     if not SweepState(sweep.state).ended:
-        raise Conflict(f"sweep {sweep.id} is {sweep.state}: cancel it first and delete it after its end")
+        raise Conflict(f"sweep {sweep.id} is {sweep.state}: cancel it, and delete it when it has finished")
     if sweeps.count_open_trials(session, sweep.id):
         raise Conflict(f"sweep {sweep.id} has trials that were promoted and have not ended: cancel them first")

@@ -131,7 +131,5 @@ def _check_room(session: Session, owner: str) -> None:
     """
     query = select(func.count()).select_from(Sweep).where(sweeps.is_open(), Sweep.owner == owner)
     if (count := session.scalar(query) or 0) >= MOST_OPEN:
-        raise Conflict(
-            f"{owner} has {count} sweeps that have not ended, and may have {MOST_OPEN}: wait for some, or cancel them"
-        )
+        raise Conflict(f"{owner} has {count} unfinished sweeps; the maximum is {MOST_OPEN}: wait, or cancel some")
     quotas.check_written(session, owner)

@@ -37,7 +37,7 @@ def make(
         select(func.count()).select_from(JoinCode).where(JoinCode.used_at.is_(None), JoinCode.expires_at > now_us())
     )
     if (count := session.execute(usable).scalar_one()) >= MAX_CODES:
-        raise Conflict(f"there are {count} codes that nobody has used yet, and may be {MAX_CODES}: wait some minutes")
+        raise Conflict(f"there are {count} unused codes; the maximum is {MAX_CODES}: wait some minutes")
     secret = secrets.token_urlsafe(24)
     row = JoinCode(
         digest=digest_of(secret),

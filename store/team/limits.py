@@ -50,9 +50,9 @@ def check_change(session: Session, who: str) -> None:
         return
     if (written := stored_counts.count(session, who).written) > most + stored_counts.FREE_WRITTEN_BYTES:
         raise QuotaExceeded(
-            f"what requests of {who} have written (specs, notes, events, the audit) takes {written} of {most} bytes:"
-            " delete jobs that are not needed; of the audit nothing is removed, so an administrator may have to raise"
-            " the quota"
+            f"the records of {who} (specs, notes, events, audit) use {written} of {most} bytes: "
+            "delete jobs, or ask an administrator to raise the quota (audit entries are never "
+            "deleted)"
         )
 
 

@@ -148,7 +148,7 @@ def count_failed(session: Session, address: str, *, most: int, caller: Caller, a
     if wait_us:
         seconds = -(-wait_us // 1_000_000)
         raise TooManyRequests(
-            f"{caller.address} has failed to log in too often; try again in {seconds} s", retry_after=seconds
+            f"too many failed logins from {caller.address}; try again in {seconds} s", retry_after=seconds
         )
     if audited:
         audit.add(session, caller, "login", "", outcome=NotAuthorized.code)

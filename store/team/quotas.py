@@ -54,8 +54,8 @@ def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0
     if most is not None and (stored := stored_bytes(session, owner)) + unfinished + size > most:
         others = f" and unfinished uploads {unfinished}" if unfinished else ""
         raise QuotaExceeded(
-            f"the bundle has {size} bytes; {COUNTED} of {owner} take {stored}{others} of {most} bytes: delete bundles,"
-            " or jobs that are not needed"
+            f"the bundle has {size} bytes; {COUNTED} of {owner} use {stored}{others} of {most} bytes: "
+            "delete bundles or jobs"
         )
 
 
@@ -64,8 +64,7 @@ def check_kept(session: Session, owner: str, kept: str) -> None:
     most = find_limit(session, owner, Resource.STORED_BYTES)
     if most is not None and (stored := stored_bytes(session, owner)) > most:
         raise QuotaExceeded(
-            f"with {kept}, {COUNTED} of {owner} would take {stored} of {most} bytes: delete jobs, models or bundles"
-            " that are not needed"
+            f"with {kept}, {COUNTED} of {owner} would use {stored} of {most} bytes: delete jobs, models or bundles"
         )
 
 
@@ -156,15 +155,13 @@ class Room:
 def check_devices(owner: str, devices: int, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if no job of the user may hold so many devices."""
     if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
-        raise _too_small(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
+        raise _too_small(f"the job requests {devices} devices; the quota of {owner} is {most} devices at once")
 
 
 def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if the user has stored as much as they may: then no further attempt may be asked for."""
     if (most := limits.get(Resource.STORED_BYTES)) is not None and (stored := stored_bytes(session, owner)) >= most:
-        raise QuotaExceeded(
-            f"{COUNTED} of {owner} take {stored} of {most} bytes: delete jobs that are not needed, or bundles"
-        )
+        raise QuotaExceeded(f"{COUNTED} of {owner} use {stored} of {most} bytes: delete jobs or bundles")
 
 
 def check_written(session: Session, owner: str) -> None:
@@ -175,7 +172,7 @@ def check_written(session: Session, owner: str) -> None:
 def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if the user's jobs may not have this priority."""
     if (most := limits.get(Resource.PRIORITY)) is not None and priority > most:
-        raise _too_small(f"priority is {priority}; jobs of {owner} may have {most} at most")
+        raise _too_small(f"priority is {priority}; the maximum of {owner} is {most}")
 
 
 def list_all(session: Session) -> list[QuotaView]:
@@ -221,7 +218,7 @@ def _too_small(message: str) -> QuotaExceeded:
 
 def _check_queued(owner: str, queued: int, *, most: int) -> None:
     if queued >= most:
-        raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
+        raise QuotaExceeded(f"{owner} has {queued} queued or paused jobs; the maximum is {most}: wait, or cancel some")
 
 
 def _select_kept(owner: str) -> Select[int]:

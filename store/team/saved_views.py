@@ -30,7 +30,7 @@ def put(session: Session, wanted: NewView, *, caller: Caller) -> SavedViewView:
         own = select(func.count()).select_from(SavedView).where(SavedView.owner == owner)
         count = session.execute(own).scalar_one()
         if count >= MOST_VIEWS:
-            raise Conflict(f"{owner} has {count} views, and may have {MOST_VIEWS}: remove some first")
+            raise Conflict(f"{owner} has {count} views; the maximum is {MOST_VIEWS}: delete some first")
         row = SavedView(owner=owner, name=wanted.name)
         session.add(row)
     row.query, row.visibility, row.updated_at = wanted.query, wanted.visibility, now_us()

@@ -31,7 +31,7 @@ def put(session: Session, keys: SecretKeys, name: str, value: str, *, caller: Ca
     if row is None:
         count = session.execute(select(func.count()).select_from(Secret).where(Secret.owner == owner)).scalar_one()
         if count >= MAX_SECRETS:
-            raise Conflict(f"{owner} has {count} secrets, and may have {MAX_SECRETS}: delete some first")
+            raise Conflict(f"{owner} has {count} secrets; the maximum is {MAX_SECRETS}: delete some first")
         row = Secret(owner=owner, name=name)
         session.add(row)
     row.value, row.key_id = keys.encrypt(value, owner=owner, name=name), keys.current_id

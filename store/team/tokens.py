@@ -70,7 +70,7 @@ def make(
     users.lock(session, user)
     live = select(func.count()).select_from(Token).where(Token.user == user, IS_LIVE)
     if (count := session.execute(live).scalar_one()) >= MAX_TOKENS:
-        raise Conflict(f"{user} has {count} tokens, and may have {MAX_TOKENS}: revoke some first")
+        raise Conflict(f"{user} has {count} tokens; the maximum is {MAX_TOKENS}: revoke some first")
     secret = secrets.token_urlsafe(32)
     row = Token(
         id=new_id("tok"),

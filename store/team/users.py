@@ -32,7 +32,7 @@ def add(session: Session, name: str, role: Role, *, caller: Caller) -> UserView:
         with session.begin_nested():
             session.add(user)
     except IntegrityError:
-        raise Conflict(f"there is a user {name} already, or there was one: choose another name") from None
+        raise Conflict(f"the name {name} is or was used by another user: choose another one") from None
     session.refresh(user)
     audit.add(session, caller, "user.add", f"{name} as {role}")
     return columns.read(UserView, user)
@@ -61,7 +61,7 @@ def act_for(session: Session, owner: str) -> Caller:
         raise OwnerDisabled(f"the user {owner} is disabled")
     role = Role(user.role)
     if Scope.JOBS_WRITE not in role.scopes:
-        raise OwnerDisabled(f"the user {owner} is a {role}, who may submit no jobs")
+        raise OwnerDisabled(f"the user {owner} has the role {role}, which cannot submit jobs")
     return Caller(owner, role)
 
 

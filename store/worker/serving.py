@@ -62,8 +62,8 @@ class ServedWorker(WorkerStore):
             is_only_one = worker_tokens.use_from(session, self.worker_id, boot)
         if not is_only_one:
             raise Conflict(
-                "another host uses the token of this worker, or this host did before it was started again: in the first"
-                " case join this host on its own, in the second it is let in half a minute after it was last heard of"
+                "another host uses this worker's token, or this host was restarted. Join this host with "
+                "a code of its own; after a restart, wait half a minute"
             )
         with self._store.read() as session:
             workers.check_devices(session, self.worker_id, offer.devices)

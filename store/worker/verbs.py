@@ -222,7 +222,7 @@ class WorkerStore:
     def _require_own(self, claim: Claim) -> None:
         """Whether the row is this worker's, too, each transaction sees by the claim."""
         if claim.worker_id != self.worker_id:
-            raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is none of this worker")
+            raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} does not belong to this worker")
 
     def _published(self, job_id: str, blobs: Collection[Blob], put: Put) -> AbstractContextManager[Put]:
         """Publishes what a remote worker has uploaded. Its `put` is not believed."""

@@ -63,7 +63,7 @@ def test_an_operator_ends_private_jobs_of_others_by_force_and_sees_nothing_of_th
         assert act(service, "cancel", ids=[job_id], now=forced)["done"] == done, (role, forced)
         answer = service.client.post(f"/v1/jobs/{job_id}/cancel", params={"now": forced})
         assert answer.status_code == (403 if done else 404), answer.text
-        assert ("`POST /v1/jobs/actions` with its id and `now` ends it" in answer.text) == bool(done)
+        assert ("to kill it, use `POST /v1/jobs/actions` with its id and `now`" in answer.text) == bool(done)
 
 
 def test_a_cancel_that_may_not_show_the_job_changes_nothing(service: ApiFixture) -> None:

@@ -105,7 +105,7 @@ def test_a_compressed_body_that_ends_early_keeps_what_was_decoded(service: ApiFi
     [
         ("gzip", b"", "'gzip' is not possible"),
         ("zstd", b"no zstd at all", "is not a zstd stream"),
-        ("zstd", zstd.compress(b"x") + b"y", "goes on behind the end"),
+        ("zstd", zstd.compress(b"x") + b"y", "continues after the end"),
     ],
 )
 def test_a_body_that_cannot_be_decoded_is_refused(
@@ -134,7 +134,7 @@ def test_an_archive_bomb_is_refused_before_it_is_decoded_whole(service: ApiFixtu
     headers = {"Content-Encoding": "zstd"}
     answer = service.client.put(bundle.url, params=bundle.params(), content=bomb, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_bundle")
-    assert f"more bytes than `size`, which is {len(bundle.tar)}" in answer.text
+    assert f"more bytes arrived than `size`, which is {len(bundle.tar)}" in answer.text
     assert partial_files(service) == []
     decoded = 0
     with pytest.raises(InvalidRequest, match="compressed to less than"):

@@ -125,7 +125,7 @@ def test_only_who_may_read_the_job_sees_and_only_its_owner_changes_what_is_noted
 def test_an_archived_job_is_in_the_lists_that_ask_for_it(service: ApiFixture) -> None:
     old, new = ended(service, name="old"), service.submit(name="new")["id"]
     refused = patch(service, new, archived=True)
-    assert (refused.status_code, "only a job that has ended can be archived" in refused.text) == (409, True)
+    assert (refused.status_code, "only finished jobs can be archived" in refused.text) == (409, True)
     job = patch(service, old, archived=True).json()
     assert (job["archived"], job["version"]) == (True, patch(service, old, archived=True).json()["version"])
     assert (names(service), names(service, archived="false")) == (["new"], ["new"])

@@ -163,7 +163,7 @@ def test_what_does_not_speak_http_is_told(service: ApiFixture, url: str, claim: 
             answer = Page(url).open(claim.job_id, port=server.getsockname()[1]).send("/")
         thread.join()
     assert answer.status_code == 409
-    assert "does not answer as HTTP has it" in answer.text
+    assert "does not speak HTTP" in answer.text
 
 
 def test_a_websocket_passes_for_the_origins_own_page(service: ApiFixture, url: str, claim: Claim) -> None:

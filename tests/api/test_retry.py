@@ -161,7 +161,7 @@ def test_a_retry_may_name_the_checkpoint_that_it_goes_on_from(service: ApiFixtur
     assert other.json()["code"] == "idempotency_mismatch"
     wrong = service.client.post(f"/v1/jobs/{old}/retry", json={"form": "epoch-5"})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "form")
-    assert "did you mean from?" in wrong.json()["errors"][0]["message"]
+    assert "did you mean `from`?" in wrong.json()["errors"][0]["message"]
 
 
 def test_a_fresh_retry_goes_on_from_no_checkpoint(service: ApiFixture) -> None:
@@ -193,7 +193,7 @@ def test_a_script_is_worked_in_by_a_job_that_waits_with_its_code_and_devices(ser
 def test_a_job_that_waits_has_valid_limits_and_is_no_recipe(service: ApiFixture) -> None:
     wanted = {"time_limit": "8h", "idle_timeout": "1h"}
     recipe = service.client.post(f"/v1/jobs/{finished(service)}/retry", json={"dev": wanted})
-    assert (recipe.status_code, "is no script" in recipe.json()["detail"]) == (409, True)
+    assert (recipe.status_code, "is not a script" in recipe.json()["detail"]) == (409, True)
     old = service.client.post("/v1/jobs", json={"trainer": "script", "config": {"code": "file:///code"}}).json()["id"]
     service.client.post(f"/v1/jobs/{old}/cancel")
     wrong = service.client.post(f"/v1/jobs/{old}/retry", json={"dev": {**wanted, "idle_timeout": "1s"}})

@@ -44,7 +44,7 @@ def test_a_user_has_at_most_100_views_and_what_is_too_long_is_refused(service: A
     refused = save(service, "one more")
     assert (refused.status_code, refused.json()["detail"]) == (
         409,
-        "admin has 100 views, and may have 100: remove some first",
+        "admin has 100 views; the maximum is 100: delete some first",
     )
     assert save(service, "view 7", "q=" + "x" * 7_998).status_code == 200
     assert save(service, "view 7", "q=" + "x" * 8_000).status_code == 422

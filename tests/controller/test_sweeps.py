@@ -222,7 +222,7 @@ def test_an_owner_has_few_sweeps_that_have_not_ended(
     with pytest.raises(Conflict) as raised:
         yard.sweep()
     assert str(raised.value) == approved("message")
-    with pytest.raises(Conflict, match="ada has 2 sweeps"):
+    with pytest.raises(Conflict, match="ada has 2 unfinished sweeps"):
         submit.extend(yard.store, finished, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
     yard.sweep(caller=BOB)
     write(yard.store, requests.ask, "cancel", last, caller=ADA)
@@ -317,11 +317,11 @@ def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("limit", "varies", "why"),
     [
-        (Resource.PRIORITY, "priority", "priority is 9; jobs of ada may have 5 at most"),
+        (Resource.PRIORITY, "priority", "priority is 9; the maximum of ada is 5"),
         (
             Resource.DEVICES,
             "resources.devices_per_node",
-            "resources asks for 9 devices; ada may hold 5 devices at once",
+            "the job requests 9 devices; the quota of ada is 5 devices at once",
         ),
     ],
 )

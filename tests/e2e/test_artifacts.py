@@ -113,8 +113,8 @@ def test_nothing_is_written_behind_a_link_out_of_the_destination(service: Servic
         ("leaves:artifacts/none", 1, "has no artifact 'none'"),
         ("leaves:artifacts/..", 1, "has no artifact '..'"),
         ("leaves:checkpoints/best", 1, "has saved no checkpoint"),
-        ("leaves:etc/passwd", 1, "has no kept file 'etc/passwd'"),
-        ("leaves:checkpoints", 2, "name a checkpoint"),
+        ("leaves:etc/passwd", 1, "has no stored file 'etc/passwd'"),
+        ("leaves:checkpoints", 2, "give a checkpoint"),
         ("leaves", 2, "is not JOB:PATH"),
     ],
 )

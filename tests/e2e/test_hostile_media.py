@@ -108,15 +108,15 @@ def test_what_is_a_picture_by_its_bytes_or_has_the_form_of_data_is_stored(servic
 def test_of_what_is_left_out_messages_say_why(service: Service, job: JobView) -> None:
     said = "\n".join(event.data["text"] for event in service.client.jobs.events(job.id) if event.type == "message")
     for key, why in {
-        "svg": "it is no PNG, JPEG or WebP",
-        "html": "it is no PNG, JPEG or WebP",
+        "svg": "it is not a PNG, JPEG or WebP",
+        "html": "it is not a PNG, JPEG or WebP",
         "bomb": "it has 60000 x 60000 pixels",
         "link": "media/link.png is a link",
         "pipe": "media/pipe.png is not a regular file",
         "folder": "media/folder.png is not a regular file",
         "other-name": "media/other-name.png has other names",
     }.items():
-        assert f"image '{key}' of step 1 is not stored: {why}" in said
+        assert f"image '{key}' of step 1 was not stored: {why}" in said
     assert "root:" not in said
 
 

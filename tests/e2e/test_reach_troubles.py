@@ -170,7 +170,7 @@ def test_one_shell_too_many_is_refused_with_words(own: Service, run: Callable[[s
         ask(own, f"/v1/jobs/{job.id}/reaches", {"kind": "program", "terminal": {}})
     refused = run_process(["exec", job.id, "--", "true"], _environment(own))
     assert refused.returncode == 1
-    assert f"job {job.id} has 100 open reaches, and may have 100: end some first" in refused.stderr
+    assert f"job {job.id} has 100 open connections to jobs; the maximum is 100: close some first" in refused.stderr
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def test_device_nodes_are_those_of_the_gpus_alone(tmp_path: Path) -> None:
 def test_a_limit_that_cannot_be_enforced_is_an_error(tmp_path: Path, limit: str) -> None:
     with pytest.raises(ConfigError, match=f"--{limit} cannot be enforced: no --cgroup is given"):
         (Cgroups(root=None, memory=1) if limit == "memory" else Cgroups(root=None, pids=1)).prepare()
-    with pytest.raises(ConfigError, match="is no cgroup v2"):
+    with pytest.raises(ConfigError, match="is not a cgroup v2"):
         Cgroups(root=tmp_path).prepare()
 
 

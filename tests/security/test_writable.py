@@ -107,12 +107,12 @@ def test_a_temporary_folder_of_another_user_is_refused(tmp_path: Path, monkeypat
     own_folders = WritableFolders(tmp_path).of(KEY, owner="ada")
     own_folders.temporary.mkdir(parents=True)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(PermissionError, match="is no folder of this user"):
+    with pytest.raises(PermissionError, match="is not a folder of this user"):
         own_folders.create()
     monkeypatch.undo()
     own_folders.temporary.rmdir()
     own_folders.temporary.symlink_to(tmp_path)
-    with pytest.raises(PermissionError, match="is no folder of this user"):
+    with pytest.raises(PermissionError, match="is not a folder of this user"):
         own_folders.create()
     own_folders.temporary.unlink()
     own_folders.temporary.parent.rmdir()

@@ -170,7 +170,7 @@ def test_no_job_is_retried_from_a_torn_checkpoint(db: StoreFixture, claim: Claim
     db.end(claim, EndReason.CANCELLED)
     torn, _ = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))
     wanted = Retry(claim.job_id, Caller("ada", Role.MEMBER), ref=torn.id)
-    with pytest.raises(Conflict, match="is not whole"):
+    with pytest.raises(Conflict, match="is damaged"):
         db.write(lambda session: submission.submit(session, wanted))
 
 

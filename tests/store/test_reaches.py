@@ -140,7 +140,7 @@ def test_only_the_owner_reaches_into_a_job_unless_operators_may(db: StoreFixture
 
 def test_a_job_that_does_not_run_and_a_rank_that_it_has_not_are_refused(db: StoreFixture, ada: Caller) -> None:
     job_id = db.submit()
-    with pytest.raises(Conflict, match="is queued: only a job that runs"):
+    with pytest.raises(Conflict, match="is queued: only running jobs"):
         db.write(lambda session: reaches.open_reach(session, job_id, SHELL, caller=ada))
     claim = db.running(job_id, db.worker())
     with pytest.raises(Conflict, match="has no rank 7"):
@@ -153,7 +153,7 @@ def test_there_is_room_for_so_many_and_what_is_over_counts_no_more(
     monkeypatch.setattr(reaches, "MOST_OF_JOB", 2)
     first = open_one(db, claim, ada)
     open_one(db, claim, ada)
-    with pytest.raises(Conflict, match="has 2 open reaches, and may have 2"):
+    with pytest.raises(Conflict, match="has 2 open connections to jobs; the maximum is 2"):
         open_one(db, claim, ada)
     old = update(Reach).where(Reach.id == first.id).values(until=now_us() - in_us(timedelta(seconds=1)))
     db.write(lambda session: session.execute(old))

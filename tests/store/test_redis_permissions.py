@@ -69,7 +69,7 @@ def test_without_a_permission_jobs_are_accepted_and_the_rows_answer(
                 caplog.clear()
                 with store.write("submit") as session:
                     new = new_job(session, db.spec(), owner="ada").id
-                assert "`torchyard doctor` says what to add" in caplog.text
+                assert "`torchyard doctor` shows which" in caplog.text
                 assert not store.sweep_line()
                 with store.read() as session:
                     assert sum(line_of(session).buckets().values()) == len(db.read(jobs.queued))

@@ -100,7 +100,7 @@ def test_a_stopped_process_holds_nothing_up_and_is_replaced(
         file.write(scalars("loss", {2: 0.5}))
     assert files.read(offsets, final=False) == CurvesRead()
     found = next_found(files, offsets)
-    assert found.warnings == ["the process that parses files with curves ended with -9, and is started again"]
+    assert found.warnings == ["the process that reads metric files ended with -9; restarting it"]
     monkeypatch.undo()
     assert [point.step for point in points_of(next_found(files, offsets))] == [2]
 
@@ -136,7 +136,7 @@ def test_a_file_that_ends_the_process_twice_is_given_up_and_the_others_are_read(
         warnings += found.warnings
     assert sorted(keys) == ["acc", "loss"]
     assert [text.partition("cannot be parsed")[0] for text in warnings] == [
-        "the process that parses files with curves ended with 1, and is started again",
+        "the process that reads metric files ended with 1; restarting it",
         f"b/{NAME} ",
     ]
 
@@ -150,7 +150,7 @@ def test_a_process_that_ends_again_and_again_is_not_started_any_more(tmp_path: P
     while (found := files.read({}, final=True)) != CurvesRead() or files.unfinished:
         warnings += found.warnings
     assert parser.questions == following.MOST_FAILURES
-    assert warnings[-1] == "the process that parses files with curves ended with 1, again: no more are read"
+    assert warnings[-1] == "the process that reads metric files ended with 1 again; stopped reading"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_lines_that_are_none_and_negative_steps_are_left_out_with_one_warning_ea
     found = files_of(tmp_path).read({}, final=True)
     assert [point.step for point in points_of(found)] == [5, 5]
     assert len(found.warnings) == 2
-    assert "a value of the step -4" in found.warnings[0]
+    assert "at step -4" in found.warnings[0]
 
 
 def test_links_and_pipes_in_a_store_are_not_read(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, en
         assert told.startswith("2 processes run on n1, n2; ")  # the nodes tell how they isolate it
     assert service.store.job(job_id).state == JobState.RUNNING
     with service.serving(ended_by=signal.SIGTERM):
-        wait_for(lambda: service.log().count("attempt 1 is adopted") == 1, "the adoption")
+        wait_for(lambda: service.log().count("adopted attempt 1") == 1, "the adoption")
         (service.run(job_id) / "job" / "done").touch()
         service.wait_for_state(job_id, JobState.SUCCEEDED)
     lines = service.store.read(lambda session: logs.list_after(session, job_id, line=0, limit=100).items)

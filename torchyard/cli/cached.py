@@ -46,7 +46,7 @@ class _Remote:
 
         if weights.trainer not in REGISTRY:
             of = weights.described if weights.job is None else f"job {weights.job}"
-            raise DataError(f"{of} is of no recipe: only its script can use its checkpoints")
+            raise DataError(f"{of} was trained by a script: only that script can use its checkpoints")
         in_parts = is_in_parts(file.path for file in weights.listed.files)
         file = None if in_parts else STATE_FILE
         sha256 = file_to_download(weights.listed, file, of=weights.described).sha256
@@ -60,7 +60,7 @@ def checkpoint_of(client: Client, named: str) -> Path:
     """
     remote = _Remote.of(weights_of(client, named))
     if not _SHA256.fullmatch(remote.sha256):
-        raise ServerError(f"the server lists {remote.sha256[:100]!r} as a sha256")
+        raise ServerError(f"the server sent an invalid sha256: {remote.sha256[:100]!r}")
     folder = _folder()
     target = folder / f"{remote.sha256}{remote.suffix}"
     if _is_there(target, remote.sha256):

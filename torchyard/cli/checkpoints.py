@@ -66,9 +66,9 @@ def download(
     choices = (("best", best), ("latest", latest), (f"epoch-{epoch}", epoch), (ref or "", ref))
     refs = [name for name, given in choices if given]
     if len(refs) > 1:
-        raise typer.BadParameter("choose one of --best, --latest, --epoch and --ref")
+        raise typer.BadParameter("use only one of --best, --latest, --epoch and --ref")
     if refs and ("/" in named or named.startswith(MODEL)):
-        raise typer.BadParameter(f"{named} says which one: leave --best, --latest, --epoch and --ref out")
+        raise typer.BadParameter(f"{named} already names a checkpoint: omit --best, --latest, --epoch and --ref")
     with connect() as client:
         found = _chosen(client, "/".join([named, *refs]))
         with Transfer() as transfer:

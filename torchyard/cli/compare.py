@@ -31,7 +31,7 @@ def compare(
 ) -> None:
     """Compare jobs: states, metrics and settings."""
     if not 2 <= len(jobs) <= _MOST_JOBS:
-        raise typer.BadParameter(f"name 2 to {_MOST_JOBS} jobs")
+        raise typer.BadParameter(f"give 2 to {_MOST_JOBS} jobs")
     with connect() as client:
         found = [*{job.id: job for job in (client.get(ref).view for ref in jobs)}.values()]
         latest = _latest(client.jobs.curves([job.id for job in found]))

@@ -62,7 +62,7 @@ def cp(
     names = [name for name in path.split("/") if name not in {"", "."}]
     in_work = path.startswith("./")
     if names and dest is None:
-        raise typer.BadParameter(f"name the file or folder to write, such as . for {source}")
+        raise typer.BadParameter(f"give a file or folder to write {source} to, such as .")
     with connect() as client:
         found_job = client.get(job)
         job_id = found_job.id
@@ -128,7 +128,7 @@ def _sources(client: Client, job_id: str, names: Sequence[str], *, in_work: bool
         found = [_Source(item, kept=True) for item in client.jobs.kept_files(job_id, path=below)]
         if not found:
             raise NotFound(
-                f"job {job_id} has no kept file {below!r}: `{output.command()} cp {job_id}:` lists what it has"
+                f"job {job_id} has no stored file {below!r}; to list its files: {output.command()} cp {job_id}:"
             )
         return below, found
     if kind == _ARTIFACTS:
@@ -144,7 +144,7 @@ def _sources(client: Client, job_id: str, names: Sequence[str], *, in_work: bool
             has = ", ".join(file.path for file in checkpoint.files)
             raise NotFound(f"checkpoint {checkpoint.id} has no file {below!r}; it has {has}")
         return below, [_Source(file, checkpoint.id) for file in files]
-    raise typer.BadParameter("name a checkpoint, such as checkpoints/best/state.pt")
+    raise typer.BadParameter("give a checkpoint, such as checkpoints/best/state.pt")
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -169,12 +169,12 @@ def _check(base: str, targets: Sequence[tuple[Path, _Source]], dest: Path) -> No
     for target, source in targets:
         path = source.file.path
         if not (is_artifact_path(path) and (not base or path == base or _is_below(path, base))):
-            raise ServerError(f"the server lists the unsafe path {path!r}: nothing is copied")
+            raise ServerError(f"the server lists the unsafe path {path!r}; nothing was copied")
         folder = target.parent.resolve()
         if target != dest and not folder.is_relative_to(root):
-            raise Conflict(f"{target} would lie outside {dest}, behind a link: nothing is copied")
+            raise Conflict(f"{target} is outside {dest}, behind a link; nothing was copied")
         if target.is_dir():
-            raise Conflict(f"{target} is a folder: nothing is copied")
+            raise Conflict(f"{target} is a folder; nothing was copied")
 
 
 def _copied_at_once(client: Client, job_id: str, names: Sequence[str], dest: Path) -> bool:

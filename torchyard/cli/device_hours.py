@@ -35,7 +35,7 @@ def usage(
     `--by label` counts your own jobs; for administrators, all jobs. A job with two labels counts for both.
     """
     if as_json and to_csv is not None:
-        raise typer.BadParameter("choose one of --csv and --json")
+        raise typer.BadParameter("use either --csv or --json, not both")
     with connect() as client:
         found = [*client.usage(by=by, days=days, owner=owner)]
     if to_csv is not None:

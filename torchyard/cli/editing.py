@@ -59,18 +59,18 @@ def edit(
     given = {key: value for key, value in changes.items() if value is not None}
     where = Filter(state, label, search, every, dry_run)
     if not (labels or given or editor):
-        raise typer.BadParameter(
-            "say what to change: --name, --set-label, --remove-label, --priority, --notes or --editor"
-        )
+        raise typer.BadParameter("give a change: --name, --set-label, --remove-label, --priority, --notes or --editor")
     if editor and ("notes" in given or len(jobs or ()) != 1):
-        raise typer.BadParameter("--editor is for the notes of one job, and goes with neither --notes nor --notes-file")
+        raise typer.BadParameter("--editor edits the notes of one job; it cannot be used with --notes or --notes-file")
     if choosing.by_filter(jobs, where):
         if given:
-            raise typer.BadParameter("a filter is for --set-label and --remove-label: name the jobs for the rest")
+            raise typer.BadParameter(
+                "a filter works only with --set-label and --remove-label; for other changes, give job names"
+            )
         return choosing.act_on_all("label", where, yes=True, as_json=as_json, set_labels=labels)
     if dry_run:
         if given or editor:
-            raise typer.BadParameter("--dry-run is for --set-label and --remove-label")
+            raise typer.BadParameter("--dry-run works only with --set-label and --remove-label")
         return choosing.preview("label", jobs or (), as_json=as_json, set_labels=labels)
     with connect() as client:
         changed = [_changed(client, ref, labels, given, editor=editor) for ref in jobs or ()]
@@ -132,7 +132,7 @@ def _notes(text: str | None, file: str | None) -> str | None:
     try:
         return named.read(file, _MOST_NOTES_FILE).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise typer.BadParameter(f"{file} is no text in UTF-8") from None
+        raise typer.BadParameter(f"{file} is not text in UTF-8") from None
 
 
 def _changed(

@@ -29,7 +29,7 @@ class Asked:
     def refuse_for(self, recipe: str) -> None:
         """Raises BadParameter if one is given."""
         if given := [name for name, value in self.options.items() if value is not None]:
-            raise typer.BadParameter(f"{given[0]} is for language models, and this is a model of {recipe}")
+            raise typer.BadParameter(f"{given[0]} works only with language models; this is a {recipe} model")
 
     @property
     def how(self) -> dict[str, Any]:

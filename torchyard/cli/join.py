@@ -87,7 +87,7 @@ def _known(root: Path, url: str | None) -> Joined:
 
     joined = known(root)
     if url is not None and url.rstrip("/") != joined.url:
-        raise ConfigError(f"this machine has joined {joined.url}, and not {url[:200]!r}: leave the address out")
+        raise ConfigError(f"this machine has joined {joined.url}, not {url[:200]!r}: omit the address")
     return joined
 
 
@@ -101,7 +101,7 @@ def _redeem(root: Path, url: str | None, code: str) -> Joined:
     if url is None:
         raise ConfigError("give the address of the service before --code: torchyard join https://HOST:PORT --code CODE")
     if (root / "torchyard.db").exists():
-        raise ConfigError(f"{root} has the data of a service: name another folder with --data-dir")
+        raise ConfigError(f"{root} is the data directory of a service: choose another with --data-dir")
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = joining.redeem(url, parse_code(code), kind="worker", key=_key(root))
     view = found.view

@@ -96,7 +96,7 @@ def logout(
     logins = read_logins()
     name = name or logins.in_use
     if name is None:
-        raise ConfigError(f"no login is in use: give the name of one, as `{output.command()} servers` lists them")
+        raise ConfigError(f"no server is in use: give a name from `{output.command()} servers`")
     write_logins(logins.removing(name))
     terminal.note(f"Logged out of {name}.")
 

@@ -27,7 +27,7 @@ def checked(made: NewCodeView) -> JoinCode:
     try:
         return parse_code(made.code)
     except InvalidRequest:
-        raise ServerError(f"the server answered {made.code[:200]!r} as a code") from None
+        raise ServerError(f"the server sent an invalid code: {made.code[:200]!r}") from None
 
 
 def address(client: Client, made: NewCodeView, wanted: str | None) -> str:
@@ -41,8 +41,8 @@ def address(client: Client, made: NewCodeView, wanted: str | None) -> str:
     known = made.url if is_loopback(urlsplit(own).hostname or "") else own
     if wanted is None and known is None:
         raise ConfigError(
-            f"{own} is reached from this machine alone: start the service with `up --host 0.0.0.0 --tls`, or name its"
-            " address with --url https://HOST:PORT"
+            f"{own} is reachable only from this machine: start the service with `up --host 0.0.0.0 "
+            "--tls`, or give its address with --url https://HOST:PORT"
         )
     return address_of(wanted or known or "")
 
@@ -55,7 +55,7 @@ def installing(made: NewCodeView, code: JoinCode, address: str, *, with_pip: boo
 
     wheel, host = made.wheel, urlsplit(address).netloc
     if not (re.fullmatch(WHEEL_NAME, wheel.name) and re.fullmatch(r"[0-9a-f]{64}", wheel.sha256)):
-        raise ServerError(f"the server answered {wheel.name[:200]!r} as a wheel")
+        raise ServerError(f"the server sent an invalid name of a wheel: {wheel.name[:200]!r}")
     file = f"'{address}{INSTALL}/{wheel.sha256}/{wheel.name}#sha256={wheel.sha256}'"
     if with_pip:
         unverified = f"--trusted-host {shlex.quote(host)} " if code.fingerprint else ""

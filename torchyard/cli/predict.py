@@ -93,7 +93,7 @@ def predict(
     """
     named, texts, prompts = files or [], text or [], prompt or []
     if not (named or texts or prompts):
-        raise typer.BadParameter("name the files to predict, or give --text or --prompt")
+        raise typer.BadParameter("give files to predict, or --text or --prompt")
     asked = Asked(
         {
             "--prompt": prompt,
@@ -135,22 +135,22 @@ def _predict(
 def _prompts(files: Sequence[str], texts: Sequence[str], to: Path | None) -> list[str]:
     """Returns the prompts in files. Raises DataError, and BadParameter for what a language model does not take."""
     if to is not None:
-        raise typer.BadParameter("--output is for masks, and this is a language model")
+        raise typer.BadParameter("--output works only with segmentation models; this is a language model")
     if texts:
-        raise typer.BadParameter("--text is for models that classify, and this is a language model: give --prompt")
+        raise typer.BadParameter("--text works only with text classifiers; for a language model, use --prompt")
     return [prompt for file in files for prompt in _lines(file, strip=False)]
 
 
 def _sources(model: Model[Any, Any], files: Sequence[str], texts: Sequence[str], to: Path | None) -> list[Any]:
     """Returns the single pictures or texts. Raises DataError, and BadParameter for what the model does not take."""
     if to is not None and model.recipe != "segmentation":
-        raise typer.BadParameter(f"--output is for masks, and this is a model of {model.recipe}")
+        raise typer.BadParameter(f"--output works only with segmentation models; this is a {model.recipe} model")
     if model.recipe == "text-classification":
         return [*texts, *(text for file in files for text in _lines(file))]
     if texts:
-        raise typer.BadParameter(f"--text is for models of texts, and this is one of {model.recipe}")
+        raise typer.BadParameter(f"--text works only with text models; this is a {model.recipe} model")
     if _STDIN in files:
-        raise typer.BadParameter("- is for texts: name the files of the pictures")
+        raise typer.BadParameter("- works only with texts: give files of pictures")
     return model.listed(list(files))[0]
 
 

@@ -17,7 +17,7 @@ def read_secret(what: str, *, from_stdin: bool, option: str) -> str:
     Raises BadParameter if it is empty, or if there is no terminal to ask on.
     """
     if not (from_stdin or sys.stdin.isatty()):
-        raise typer.BadParameter(f"there is no terminal to ask for the {what}: give it on stdin, with {option}")
+        raise typer.BadParameter(f"cannot ask for the {what} without a terminal: pass it on stdin with {option}")
     text = sys.stdin.read() if from_stdin else getpass.getpass(f"{what.capitalize()}: ")
     if not text.strip():
         raise typer.BadParameter(f"the {what} is empty")
@@ -27,7 +27,7 @@ def read_secret(what: str, *, from_stdin: bool, option: str) -> str:
 def confirm(question: str, lines: Iterable[str]) -> None:
     """Prints the lines and asks. Raises Abort unless the answer is yes, and BadParameter without a terminal."""
     if not can_ask():
-        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+        raise typer.BadParameter("cannot ask for confirmation without a terminal: use --yes")
     for line in lines:
         terminal.note(line)
     typer.confirm(question, abort=True, err=True)

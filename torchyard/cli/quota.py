@@ -67,7 +67,7 @@ def set_limits(
     kind, name, texts = _target(arguments, role)
     limits = dict(_limit(text) for text in texts)
     if not limits:
-        raise typer.BadParameter("give a limit, such as devices=4")
+        raise typer.BadParameter("give a quota, such as devices=4")
     with connect() as client:
         client.quotas.set(name, kind=kind, limits=limits)
     terminal.note(f"Quotas of the {kind} {name}: {', '.join(_pair(*limit) for limit in limits.items())}")
@@ -94,7 +94,7 @@ def _target(arguments: list[str], role: Role | None) -> tuple[QuotaKind, str, li
     if role is not None:
         return "role", role, arguments
     if not arguments or "=" in arguments[0]:
-        raise typer.BadParameter("name a user first, or a role by --role")
+        raise typer.BadParameter("give a user, or a role with --role")
     return "user", arguments[0], arguments[1:]
 
 
@@ -108,7 +108,7 @@ def _limit(text: str) -> tuple[Resource, int | None]:
         return resource, parse_size(value) if resource is Resource.STORED_BYTES else int(value)
     except ValueError:
         others = "" if resource is Resource.SHARE else f" or RESOURCE={_UNLIMITED}"
-        raise typer.BadParameter(f"{text!r} is not a limit: write RESOURCE=NUMBER{others}") from None
+        raise typer.BadParameter(f"{text!r} is not a quota: write RESOURCE=NUMBER{others}") from None
 
 
 def _resource(text: str) -> Resource:

@@ -97,11 +97,11 @@ def check_schedule(cron: str, *, of_many: bool, follow: bool) -> None:
         Schedule(cron=cron)
     except ValidationError:
         raise typer.BadParameter(
-            f"--schedule must be five fields: minute, hour, day of the month, month and day of the week, such as"
-            f" '0 2 * * *'; it is {cron[:100]!r}"
+            "--schedule must be five fields: minute, hour, day of the month, month and day of the "
+            f"week, such as '0 2 * * *'; got {cron[:100]!r}"
         ) from None
     if of_many or follow:
-        raise typer.BadParameter("--schedule submits one job at a time: leave --sweep, --array and --follow out")
+        raise typer.BadParameter("--schedule cannot be used with --sweep, --array or --follow")
 
 
 def add(client: Client, spec: JobSpec, cron: str, *, as_json: bool, idempotency_key: str | None) -> None:

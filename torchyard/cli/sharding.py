@@ -49,7 +49,7 @@ def find_files(folder: Path) -> Found:
         files[path.relative_to(folder).as_posix()] = path
         total += status.st_size
     if not files:
-        raise DataError(f"there is no file in {folder}")
+        raise DataError(f"{folder} has no files")
     if len(files) > MOST_FILES:
         raise DataError(f"{folder} has {len(files)} files; shards may have {MOST_FILES}")
     return Found(dict(sorted(files.items(), key=lambda item: os.fsencode(item[0]))), total)
@@ -95,7 +95,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _new_folder(out: Path) -> Generator[Path]:
     """Makes a folder for the block, which becomes `out` when the block has ended without an error."""
     if out.exists():
-        raise DataError(f"{out} is there already")
+        raise DataError(f"{out} exists")
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:

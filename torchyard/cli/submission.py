@@ -116,7 +116,7 @@ def submit(
             asked = {"as_json": as_json, "idempotency_key": idempotency_key}
             return documents.submit(client, read, dry_run=dry_run, detach=not follow, **asked)
     if len(found) > 1 and follow:
-        raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
+        raise typer.BadParameter(f"--follow works with one job; there are {len(found)}")
     scheduled = [each.place for each in found if each.spec.get("schedule") is not None]
     if scheduled and (len(found) > 1 or follow):
         raise typer.BadParameter(f"{scheduled[0]} has a schedule: submit it alone, without --follow")
@@ -179,7 +179,7 @@ def _sweep_of(
     from torchyard.cli.sweeps.submitting import announced
 
     if len(specs) > 1:
-        raise typer.BadParameter(f"there are {len(specs)} jobs, and a sweep is of one")
+        raise typer.BadParameter(f"a sweep needs one job; there are {len(specs)}")
     return announced(asked.spec, asked.by)
 
 

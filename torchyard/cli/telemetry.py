@@ -115,7 +115,7 @@ def _check_search(*, wanted: bool, options: bool, others: bool) -> None:
     if not wanted and options:
         raise typer.BadParameter("-C, --regex and --case need --grep")
     if wanted and others:
-        raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
+        raise typer.BadParameter("--grep searches stored lines: omit --follow and --tail")
 
 
 def _print_stored(job: str, shown: Callable[[LogLine], str] | None, *, tail: int | None, rank: int | None) -> None:
@@ -173,7 +173,7 @@ def metrics(
     """Print a job's metrics: last, min and max, or the curves."""
     every = as_csv or as_json or tensorboard is not None
     if plot + as_csv + as_json + (tensorboard is not None) > 1:
-        raise typer.BadParameter("choose one of --plot, --csv, --tensorboard and --json")
+        raise typer.BadParameter("use only one of --plot, --csv, --tensorboard and --json")
     with connect() as client:
         found = client.get(job).view
         if from_log is not None:

@@ -52,7 +52,9 @@ def discover(
     if found is None:
         raise _unknown(url, data_dir)
     if own_token and not (url or token) and own_token != found.token:
-        raise ConfigError(f"TORCHYARD_TOKEN is set, but is it for {found.url}? Set TORCHYARD_URL, too, or unset it")
+        raise ConfigError(
+            f"TORCHYARD_TOKEN is set without TORCHYARD_URL, and may not be for {found.url}: set both, or unset it"
+        )
     return _checked(replace(found, token=token or found.token, certificate=certificate or found.certificate))
 
 

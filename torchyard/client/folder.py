@@ -53,7 +53,7 @@ class PartFolder:
     ) -> None:
         _check(files, sha256)
         if os.path.lexists(target):
-            raise Conflict(f"{target} is there already: remove it, or choose another folder")
+            raise Conflict(f"{target} exists: remove it, or choose another folder")
         self.path = target.with_name(f"{target.name}.{sha256[:12]}.part")
         self.size = 0
         """Bytes of the tar that have arrived."""

@@ -82,8 +82,9 @@ def certificate_of(url: str, fingerprint: str) -> str:
     found = trust.fingerprint(certificate)
     if found != fingerprint:
         raise ConfigError(
-            f"{url} is not the service of this code: its certificate has the fingerprint {trust.shown(found)}, and that"
-            f" of the code {trust.shown(fingerprint)}. Nothing was sent. Either the code is of another service, or the"
-            " certificate was replaced since, or somebody is in between"
+            f"{url} is not the service of this code: its certificate has the fingerprint "
+            f"{trust.shown(found)}, the code {trust.shown(fingerprint)}. Nothing was sent. Either the "
+            "code belongs to another service, the certificate was replaced, or somebody intercepts "
+            "the connection"
         )
     return certificate

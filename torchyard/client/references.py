@@ -70,7 +70,7 @@ async def best_of_sweep(connection: Connection, sweep: SweepView) -> tuple[str, 
     """
     best = sweep.best
     if best is None:
-        raise NotFound(f"no trial of {sweep.name} has measured {sweep.monitor} so far")
+        raise NotFound(f"no trial of {sweep.name} has reported {sweep.monitor} yet")
     said = f"trial {best.trial} of {sweep.name} is the best, and"
     if best.job_id is None:
         raise NotFound(f"{said} its job was deleted")
@@ -119,7 +119,7 @@ async def find_data(connection: Connection, name: str) -> BundleView:
     """Returns one's complete bundle of that name. Raises NotFound."""
     async for found in connection.pages(files_calls.bundle_named(name), limit=1):
         return found
-    raise NotFound(f"you have no data of the name {name}: `torchyard data push DIR --name {name}` uploads a folder")
+    raise NotFound(f"you have no data named {name}; to upload a folder: torchyard data push DIR --name {name}")
 
 
 async def with_ids(connection: Connection, specs: Sequence[S]) -> list[S]:

@@ -53,5 +53,5 @@ def only_id(ref: str, known: Mapping[str, str]) -> str | None:
     if len(found) > 1:
         listed = [f"  {id}  {about}" for id, about in found.items()][:MOST_LISTED]
         more = ["  …"] if len(found) > MOST_LISTED else []
-        raise Conflict("\n".join([f"{ref} names several ids: write more of the one that you mean", *listed, *more]))
+        raise Conflict("\n".join([f"{ref} matches several ids: write more of one", *listed, *more]))
     return next(iter(found), None)

@@ -51,9 +51,9 @@ def described(content: bytes) -> dict[str, Any]:
     try:
         raw: Any = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{CONFIG} is no JSON: {reason(error)}") from error
+        raise DataError(f"{CONFIG} is not JSON: {reason(error)}") from error
     if not isinstance(raw, dict):
-        raise DataError(f"{CONFIG} is no JSON object")
+        raise DataError(f"{CONFIG} is not a JSON object")
     kind = raw.get("model_type")
     if kind not in HF_CAUSAL:
         raise DataError(f"{CONFIG} says model_type {str(kind)[:100]!r}, which is not one of {', '.join(HF_CAUSAL)}")
@@ -128,9 +128,9 @@ def _check_special(name: str, content: bytes) -> None:
     try:
         raw: Any = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{name} is no JSON: {reason(error)}") from error
+        raise DataError(f"{name} is not JSON: {reason(error)}") from error
     if not isinstance(raw, dict):
-        raise DataError(f"{name} is no JSON object")
+        raise DataError(f"{name} is not a JSON object")
     for key, value in [("all", raw)] if name == "added_tokens.json" else [(key, raw.get(key)) for key in _SPECIAL]:
         if isinstance(value, (list, dict)) and len(value) > MOST_SPECIAL:
             raise DataError(

@@ -25,11 +25,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ConfigError(f"temperature is {self.temperature}, and must be 0 or above")
+            raise ConfigError(f"temperature must be 0 or above; got {self.temperature}")
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}, and must be above 0, and at most 1")
+            raise ConfigError(f"top_p must be above 0, and at most 1; got {self.top_p}")
         if self.seed is not None and not 0 <= self.seed < 1 << 63:
-            raise ConfigError(f"seed is {self.seed}, and must be from 0 to 2^63 - 1")
+            raise ConfigError(f"seed must be from 0 to 2^63 - 1; got {self.seed}")
 
     def random(self) -> torch.Generator:
         """Returns the random numbers of one prompt. Those of the program are left alone."""

@@ -156,7 +156,7 @@ class Generator(Loaded):
             ConfigError: An argument is out of range, or the device has too little memory.
         """
         if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}, and must be at least 1")
+            raise ConfigError(f"batch_size must be at least 1; got {batch_size}")
         sampling = Sampling(temperature, top_p, seed)
         read = self._read(prompts, max_new_tokens)
         wanted = len(prompts) > batch_size if progress is None else progress
@@ -183,7 +183,7 @@ class Generator(Loaded):
         """Returns the tokens of prompts. Raises DataError if one has no room for those that are wanted, or for one."""
         most = 1 if wanted is None else wanted
         if most < 1:
-            raise ConfigError(f"max_new_tokens is {most}, and must be at least 1")
+            raise ConfigError(f"max_new_tokens must be at least 1; got {most}")
         found = self.prompts.read(prompts)
         longest = max(map(len, found), default=0)
         if longest + most > self.context:

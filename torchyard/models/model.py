@@ -89,7 +89,7 @@ class Model(Loaded, Generic[R, P]):
             ['photo.png']
         """
         if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}, and must be at least 1")
+            raise ConfigError(f"batch_size must be at least 1; got {batch_size}")
         wanted = len(sources) > batch_size if progress is None else progress
         with shown(len(sources), wanted=wanted) as advance:
             for batch in self._read_ahead(sources, batch_size):

@@ -54,7 +54,7 @@ class WeightFiles:
             try:
                 opened = safe_open(file.path, framework="pt")
             except Exception as error:  # the library's errors have no common base class
-                raise DataError(f"{name} is torn, or no safetensors: copy it again ({error})") from error
+                raise DataError(f"{name} is incomplete, or no safetensors: copy it again ({error})") from error
             found = {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118 it is no dict
             _check_names(name, found, expected=keys, earlier=self.views)
             self.views |= found
@@ -109,11 +109,13 @@ def _indexed(content: bytes) -> dict[str, set[str]]:
     try:
         entries = json.loads(content)["weight_map"].items()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{INDEX} is torn, or has no weight_map: copy it again") from error
+        raise DataError(f"{INDEX} is incomplete, or has no weight_map: copy it again") from error
     expected: dict[str, set[str]] = {}
     for key, name in entries:
         if not isinstance(name, str) or Path(name).name != name or name == INDEX:
-            raise DataError(f"{INDEX} says that {key[:200]} is in {str(name)[:200]!r}, which is no file of the folder")
+            raise DataError(
+                f"{INDEX} says that {key[:200]} is in {str(name)[:200]!r}, which is not a file of the folder"
+            )
         expected.setdefault(name, set()).add(key)
     return expected
 

@@ -222,6 +222,6 @@ def _snapshot(key: str, value: Any) -> Any:
     if not hasattr(value, "detach"):
         return number(key, value)
     if value.numel() != 1:
-        raise ValueError(f"{key}: a tensor of {value.numel()} elements is no number")
+        raise ValueError(f"{key}: a tensor of {value.numel()} elements is not a number")
     tensor = value.detach()
     return float(tensor) if tensor.device.type == "cpu" else tensor.clone()

@@ -83,7 +83,7 @@ def _array(value: Any) -> Any:
 
     array = np.asarray(value)
     if array.dtype.kind not in "buif":
-        raise TypeError(f"a {type(value).__name__} is no picture: give bytes, a path, an array, or a picture of PIL")
+        raise TypeError(f"a {type(value).__name__} is not a picture: give bytes, a path, an array, or a picture of PIL")
     return array
 
 

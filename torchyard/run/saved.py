@@ -61,7 +61,7 @@ class Saved:
 
     def refuse(self, reason: str) -> None:
         """Tells the job why this is not published."""
-        self.warn(f"no checkpoint at step {self.manifest.step}: {reason}. The last good one stays the newest")
+        self.warn(f"no checkpoint at step {self.manifest.step}: {reason}. The last good one is still the newest")
 
     @property
     def name(self) -> str:

@@ -68,13 +68,13 @@ class ShownLog:
                 names[part] = self._write(part, content)
         except TooLarge as error:
             self._remove(names.values())
-            self._warn(f"{kind} {key!r} is left out where it is too large: {error}")
+            self._warn(f"{kind} {key!r} was not logged, as it is too large: {error}")
         except ValueError as error:
             self._remove(names.values())
             raise ValueError(f"{kind} {key!r}: {error}") from None
         except OSError as error:  # training goes on without a picture
             self._remove(names.values())
-            self._warn(f"{kind} {key!r} is left out where it cannot be written: {error.strerror}")
+            self._warn(f"{kind} {key!r} was not logged, as it cannot be written: {error.strerror}")
         else:
             self._events.shown(Shown.from_dict({**values, "files": names}))
 

@@ -34,7 +34,7 @@ def number(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         shown = f" {_shown(value)}" if isinstance(value, str) else ""
-        raise kind(f"{name}: a {type(value).__name__}{shown} is no number: {error}"[:500]) from None
+        raise kind(f"{name}: a {type(value).__name__}{shown} is not a number: {error}"[:500]) from None
 
 
 def whole(name: str, value: Any, *, most: int = LARGEST_STEP) -> int:
@@ -45,9 +45,9 @@ def whole(name: str, value: Any, *, most: int = LARGEST_STEP) -> int:
         found = int(operator.index(value))
     except TypeError:
         shown = f"a {type(value).__name__}, {_shown(value)}"
-        raise TypeError(f"{name} must be a whole number, and is {shown}") from None
+        raise TypeError(f"{name} must be a whole number; got {shown}") from None
     if not 0 <= found <= most:
-        raise ValueError(f"{name} must be from 0 to {most}, and is {_shown(found)}")
+        raise ValueError(f"{name} must be from 0 to {most}; got {_shown(found)}")
     return found
 
 

@@ -66,7 +66,7 @@ def _mapped(path: Path, flags: int = 0) -> memoryview:
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise DataError(f"{path} is no plain file")
+            raise DataError(f"{path} is not a plain file")
         if not facts.st_size:
             return memoryview(b"")
         return memoryview(mmap.mmap(descriptor, facts.st_size, access=mmap.ACCESS_COPY))

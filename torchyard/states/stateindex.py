@@ -177,13 +177,13 @@ def _special(kind: str, inner: Any, tensors: Mapping[str, Tensor]) -> Any:
         case "$float" if inner in {"nan", "inf", "-inf"}:
             return float(inner)
         case _:
-            raise ValueError(f"{kind[:100]} is no kind of value")
+            raise ValueError(f"{kind[:100]} is not a kind of value")
 
 
 def _checked_file(file: Mapping[str, Any], what: str) -> str:
     path, size = file["path"], file["size"]
     if not isinstance(path, str) or _PLAIN_NAME.fullmatch(path) is None:
-        raise DataError(f"{what}: its index names {str(path)[:100]!r}, which is no name of a file in it")
+        raise DataError(f"{what}: its index names {str(path)[:100]!r}, which is not a name of a file in it")
     if type(size) is not int:
         raise ValueError(f"{path} has no size")
     return path
@@ -192,7 +192,7 @@ def _checked_file(file: Mapping[str, Any], what: str) -> str:
 def _content(content_of: Callable[[str], memoryview], path: str, *, size: int, what: str) -> dict[str, Tensor]:
     content = content_of(path)
     if len(content) != size:
-        raise DataError(f"{what}: its file {path} is torn: it has {len(content)} bytes, and {size} are listed")
+        raise DataError(f"{what}: its file {path} is incomplete: it has {len(content)} bytes, and {size} are listed")
     return read_tensors(content, what=f"{what}: its file {path}")
 
 

@@ -69,7 +69,7 @@ def read_tensors(content: memoryview, *, what: str) -> dict[str, Tensor]:
     """
     size = int.from_bytes(content[:_LENGTH], "little")
     if len(content) < _LENGTH or size > min(len(content) - _LENGTH, _MOST_HEADER_BYTES):
-        raise DataError(f"{what} is torn: it ends within its header")
+        raise DataError(f"{what} is incomplete: it ends within its header")
     data = content[_LENGTH + size :]
     try:
         header = json.loads(bytes(content[_LENGTH : _LENGTH + size]))
@@ -82,7 +82,7 @@ def read_tensors(content: memoryview, *, what: str) -> dict[str, Tensor]:
             raise DataError(f"{what} is damaged: its tensors do not lie one after the other")
         end = stop
     if end != len(data):
-        raise DataError(f"{what} is torn: its tensors have {end} bytes, and it has {len(data)} for them")
+        raise DataError(f"{what} is incomplete: its tensors have {end} bytes, and it has {len(data)} for them")
     aligned = (_LENGTH + size) % _LENGTH == 0
     if not aligned or any(start % dtype.itemsize for dtype, _, start, _ in places.values()):
         raise DataError(f"{what} is damaged: a tensor does not begin at a multiple of its width")
@@ -113,7 +113,7 @@ def _place(entry: Any) -> tuple[torch.dtype, tuple[int, ...], int, int]:
 def checked_shape(shape: Any) -> tuple[int, ...]:
     """Returns a shape that JSON has. Raises ValueError if it is none."""
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
-        raise ValueError("a shape is no list of sizes")
+        raise ValueError("a shape is not a list of sizes")
     if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
         raise ValueError("a shape has other values than sizes")
     return tuple(shape)

@@ -56,7 +56,7 @@ def read_file(file: InShard, size: int = MOST_FILE_BYTES) -> bytes:
         raise DataError(f"{file} is not there: the index does not fit the tar")
     name = _short_name(block)
     if _number(block[124:136]) != file.size or (is_plain(file.name) and name.removeprefix("./") != file.name):
-        raise DataError(f"{file} is not there: the index does not fit the tar, which has {name[:200]!r} in its place")
+        raise DataError(f"{file} is not there: the index does not fit the tar, which has {name[:200]!r} instead")
     return content[BLOCK:]
 
 
@@ -119,21 +119,21 @@ class _Headers:
             self._expect_zeros()
             return None
         if not _is_header(block):
-            raise self.error("is no header of a tar in the format of POSIX or GNU, or has a wrong checksum")
+            raise self.error("is not a header of a tar in the format of POSIX or GNU, or has a wrong checksum")
         self._next += BLOCK
         return block
 
     def size(self, block: bytes) -> int:
         size = _number(block[124:136])
         if size is None or size > MOST_FILE_BYTES:
-            raise self.error(f"has a size that is no number, or more than {MOST_FILE_BYTES} bytes")
+            raise self.error(f"has a size that is not a number, or more than {MOST_FILE_BYTES} bytes")
         return size
 
     def skip(self, size: int) -> None:
         """Goes on behind the bytes of a file."""
         self._next += size + -size % BLOCK
         if self._next > self._size:
-            raise self.error("lies beyond the end of the file, which is cut off")
+            raise self.error("is beyond the end of the file, which is cut off")
 
     def name(self, block: bytes, long_name: str | None) -> str:
         """Returns the name of a file. Raises DataError if it has two that differ, or one that is not allowed."""

@@ -78,14 +78,14 @@ def _content(file: Path, digest: str) -> BinaryIO | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        logger.warning("model.weights: %s is not used: %s", file, reason(error))
+        logger.warning("model.weights: %s was not used: %s", file, reason(error))
         return None
     with source:
         content, sha256 = private_copy(source)
     if sha256.startswith(digest):
         return content
     content.close()
-    logger.warning("model.weights: %s is not used: its sha256 is %s, and not that in its name", file, sha256)
+    logger.warning("model.weights: %s was not used: its sha256 %s does not match its name", file, sha256)
     return None
 
 

@@ -229,7 +229,7 @@ class AttemptRecords:
     def _record(self, batch: Batch, put: Put) -> None:
         with self._order:
             if self._closed:
-                raise Unavailable("this runner has left the attempt")
+                raise Unavailable("this runner no longer owns the attempt")
             masked, seq, begun = masked_batch(batch, self.mask), self._seq, self._begun
             self.cut = self._patience.call(
                 lambda: self._store.append(self._claim, masked, seq=seq, limits=self._limits, begun=begun, put=put)

@@ -77,7 +77,7 @@ class Runner:
         try:
             self._run(failure)
         except Exception:
-            logger.exception("%s: the runner failed; the attempt is left until its lease expires", self._name)
+            logger.exception("%s: the runner failed; the attempt waits until its lease expires", self._name)
         finally:
             self._executor.close()
             self.done = True
@@ -89,14 +89,14 @@ class Runner:
             try:
                 self._take_turn(self._observe(failure))
             except StaleClaim as stale:
-                logger.warning("%s: %s; its processes are stopped", self._name, stale.message)
+                logger.warning("%s: %s; stopping its processes", self._name, stale.message)
                 self.instructions.request_abandon()
             except Exception as error:
                 if isinstance(error, Unavailable) and self.instructions.leaving.is_set():
                     continue  # an instruction ended a wait: the next turn follows it
                 if failure is not None:
                     raise
-                logger.error("%s: the attempt cannot go on", self._name, exc_info=error)
+                logger.error("%s: the attempt cannot continue", self._name, exc_info=error)
                 message = f"the worker failed: {type(error).__name__}: {error}"
                 failure = Failed(ExitReport(reason=EndReason.WORKER_LOST, message=message))
             else:

@@ -41,7 +41,7 @@ class AttemptRunners:
         for claim in claims:
             if claim.attempt_id in self._runners:
                 continue
-            logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
+            logger.info("%s: adopted attempt %d", claim.job_id, claim.number)
             self._unstarted.append(self._add(claim))
         self._start_adopted()
 
@@ -78,7 +78,7 @@ class AttemptRunners:
                 self._unstarted[0].start()
                 self._unstarted.pop(0)
         except RuntimeError as error:
-            logger.error("%d adopted attempts are continued later: %s", len(self._unstarted), error)
+            logger.error("%d adopted attempts continue later: %s", len(self._unstarted), error)
 
     def attempt_ids(self) -> list[int]:
         """Returns the ids of the attempts whose leases are renewed."""
@@ -105,7 +105,7 @@ class AttemptRunners:
             silent_s = watch.silent_s(runner.instructions.turns)
             if silent_s < LOST_S or runner.lost or runner.done or runner.claim.holder is not None:
                 continue
-            logger.error("%s: attempt %d is given up: it made no turn", runner.claim.job_id, runner.claim.number)
+            logger.error("%s: gave up attempt %d: it made no progress", runner.claim.job_id, runner.claim.number)
             runner.lost = True
             runner.instructions.request_abandon()
             threading.Thread(target=self._end_processes, args=(runner.claim,), name="ender", daemon=True).start()

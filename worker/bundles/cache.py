@@ -173,7 +173,9 @@ def _run(blob: int, folder: Path, sha256: str, check: Check) -> UnpackReport:
         return UnpackReport.from_json(output[0])
     if child.returncode == -signal.SIGXCPU:
         return UnpackReport(invalid=f"it takes more than {cpu_seconds(os.fstat(blob).st_size)} s of processor time")
-    logger.error("unpacking %s ended with %d: %s", sha256, child.returncode, output[1].decode(errors="replace"))
+    logger.error(
+        "unpacking %s failed with exit code %d: %s", sha256, child.returncode, output[1].decode(errors="replace")
+    )
     raise OSError(errno.EIO, f"the process that unpacks a bundle ended with {child.returncode}", str(folder))
 
 

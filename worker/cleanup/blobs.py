@@ -23,7 +23,7 @@ def remove_unreferenced_blobs(store: Store) -> None:
         logger.warning("cannot remove blobs: %s", error)
         return
     if removed:
-        logger.info("%d unreferenced blobs are removed", removed)
+        logger.info("deleted %d unreferenced blobs", removed)
 
 
 def remove_unused_bundles(store: Store, *, age: timedelta | None) -> None:
@@ -34,4 +34,4 @@ def remove_unused_bundles(store: Store, *, age: timedelta | None) -> None:
         logger.warning("cannot remove abandoned uploads: %s", error)
         return
     if removed:
-        logger.info("%d bundles are removed: nobody used them, and no job names them", removed)
+        logger.info("deleted %d unused bundles", removed)

@@ -77,7 +77,7 @@ class Caches:
             if total <= keep_bytes:
                 return
             if self._remove(folder):
-                logger.info("%s is removed: %d bytes", folder.path, size)
+                logger.info("deleted %s: %d bytes", folder.path, size)
                 total -= size
                 packages -= size if folder.packages else 0
                 self.measured = CachesReport(packages_bytes=packages, total_bytes=total, limit_bytes=keep_bytes)
@@ -112,7 +112,7 @@ class Caches:
             with cache.locked_if_free(folder.path) as locked:  # an attempt that begins now waits, and unpacks it again
                 return locked and not folder.is_in_use(self._asked) and cache.remove(folder.path)
         except OSError as error:
-            logger.warning("%s cannot be removed: %s", folder.path, error)
+            logger.warning("cannot delete %s: %s", folder.path, error)
             return False
 
     def _remove_environment(self, folder: CachedFolder) -> bool:

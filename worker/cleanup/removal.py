@@ -32,5 +32,5 @@ def remove_deleted_runs(runs: Path, asked: Folders, *, after: str = "", may_cont
                 return after
             after = job_id
             if not remove_inside(runs.resolve(), job_id, may_continue=may_continue) and may_continue():
-                logger.warning("%s: its run directories in %s cannot be removed", job_id, runs)
+                logger.warning("%s: cannot delete its run directories in %s", job_id, runs)
     return after

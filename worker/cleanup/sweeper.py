@@ -110,7 +110,7 @@ class RunDirSweeper:
 
     def _remove_orphaned_job(self, job_id: str, age: timedelta) -> Generator[None]:
         if self._is_unchanged(self._runs / job_id, age, job_id, rundirs.attempts_in(self._runs / job_id)):
-            logger.warning("%s: no job has the run directories in %s: they are removed", job_id, self._runs)
+            logger.warning("%s: deleted the run directories in %s, which belong to no job", job_id, self._runs)
             self._remove(job_id)
         yield
 
@@ -122,7 +122,7 @@ class RunDirSweeper:
             if int(number) in known.attempts or not self._is_unchanged(folder / number, age, job_id, [number]):
                 continue
             if self._rename_orphan(job_id, number):
-                logger.warning("%s: no attempt has the run directory %s: it is removed", job_id, number)
+                logger.warning("%s: deleted the run directory %s, which belongs to no attempt", job_id, number)
                 self._remove(job_id, _ORPHAN_PREFIX + number)
             yield
         for name in rundirs.folders(self._runs, job_id):
@@ -151,7 +151,7 @@ class RunDirSweeper:
             try:
                 (folder / number).rename(folder / (_ORPHAN_PREFIX + number))
             except OSError as error:
-                logger.warning("%s: the run directory %s cannot be removed: %s", job_id, number, error)
+                logger.warning("%s: cannot delete the run directory %s: %s", job_id, number, error)
                 return False
         return True
 
@@ -162,7 +162,7 @@ class RunDirSweeper:
         unfinished = [name for name in rundirs.folders(run.root, *path) if name.startswith(".")]
         if unfinished and not self._in_use(attempt.job_id, attempt.number):
             logger.info(
-                "%s: attempt %s left %d unfinished checkpoints", attempt.job_id, attempt.number, len(unfinished)
+                "%s: attempt %s left %d incomplete checkpoints", attempt.job_id, attempt.number, len(unfinished)
             )
             for name in unfinished:
                 self._remove(attempt.job_id, attempt.number, *path, name)
@@ -199,7 +199,7 @@ class RunDirSweeper:
     def _remove_attempt(self, attempt: _Ended) -> bool:
         if self._in_use(attempt.job_id, attempt.number) or not self._remove(attempt.job_id, attempt.number):
             return False
-        logger.info("%s: the run directory of attempt %s is removed", attempt.job_id, attempt.number)
+        logger.info("%s: deleted the run directory of attempt %s", attempt.job_id, attempt.number)
         return True
 
     def _remove_folder(self, job_id: str) -> bool:
@@ -215,13 +215,13 @@ class RunDirSweeper:
         try:
             workfolders.withdraw(folder, _WITHDRAWN)
         except OSError as error:
-            logger.warning("%s: its working folder cannot be removed: %s", job_id, error)
+            logger.warning("%s: cannot delete its working folder: %s", job_id, error)
             return False
         return True
 
     def _remove_withdrawn(self, job_id: str) -> bool:
         if self._remove(job_id, _WITHDRAWN):
-            logger.info("%s: its working folder is removed", job_id)
+            logger.info("%s: deleted its working folder", job_id)
         return True
 
     def _remove_waiting(self, job_id: str) -> None:
@@ -282,7 +282,7 @@ class RunDirSweeper:
     def _remove(self, *parts: str) -> bool:
         removed = remove_inside(self._runs, *parts)
         if not removed:
-            logger.warning("%s: what is left of it in %s cannot be removed", "/".join(parts), self._runs)
+            logger.warning("%s: cannot delete its remaining files in %s", "/".join(parts), self._runs)
         return removed
 
 

@@ -148,7 +148,7 @@ class CurveFiles:
             if asked and name in self._suspects:
                 continue
             if self._budget.left <= 0 and final:
-                self._warn("late", "more than 64 MiB of files with curves were unread: some is left out", new)
+                self._warn("late", "more than 64 MiB of metric files were unread: some points are missing", new)
             if self._budget.left <= max(end, 0):
                 break
             if (one := self._part(name, parts, offset, new)) is not None:
@@ -180,9 +180,9 @@ class CurveFiles:
         asked, self._asked, self._is_asked = self._asked, [], False
         self._failures += 1
         if self._failures >= MOST_FAILURES:
-            new.warnings.append(f"the process that parses files with curves {failure}, again: no more are read")
+            new.warnings.append(f"the process that reads metric files {failure} again; stopped reading")
             return
-        self._warn("failure", f"the process that parses files with curves {failure}, and is started again", new)
+        self._warn("failure", f"the process that reads metric files {failure}; restarting it", new)
         for one in asked:
             self._snapshots.forget(one.name)
             self._suspects[one.name] = self._suspects.get(one.name, 0) + (len(asked) == 1)
@@ -248,10 +248,10 @@ class CurveFiles:
                 self._warn(f"{name} large", text, new)
             case parsed.MALFORMED:
                 what = "an event" if kind_of(parts) is EVENTS else "something"
-                self._warn("malformed", f"{shown} has {what} that cannot be read: {detail}", new)
+                self._warn("malformed", f"cannot read {what} of {shown}: {detail}", new)
             case parsed.STEP:
                 what = "an event" if kind_of(parts) is EVENTS else "a value"
-                self._warn("step", f"{shown} has {what} of the step {detail}, which is left out", new)
+                self._warn("step", f"left out {what} of {shown} at step {detail}", new)
             case parsed.SHORTER:
                 new.warnings.append(f"{shown} became shorter: reading it again from its start")
             case _:

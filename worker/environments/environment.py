@@ -98,7 +98,7 @@ def read(folder: Path) -> Environment:
     try:
         settings = _settings(folder / VENV_FILE) if (folder / VENV_FILE).is_file() else None
         if settings is None and not (folder / CONDA_META).is_dir():
-            raise ConfigError(f"{folder} is no environment: it has neither {VENV_FILE} nor {CONDA_META}")
+            raise ConfigError(f"{folder} is not an environment: it has neither {VENV_FILE} nor {CONDA_META}")
         return _read(folder, settings)
     except (OSError, ValueError) as error:  # such as a name that is no text
         raise ConfigError(f"the environment {folder} cannot be read: {error}") from None

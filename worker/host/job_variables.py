@@ -15,7 +15,7 @@ def names_in(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if _NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name of a variable: write names, separated by `,`")
+            raise ValueError(f"{name!r} is not a name of a variable: write names, separated by `,`")
     return tuple(dict.fromkeys(names))
 
 

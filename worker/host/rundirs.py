@@ -112,11 +112,11 @@ def remove_checkpoint_copies(
             folders = folders_inside(run.root, *copies, most=_MOST_ENTRIES)
             names = [name for name in folders if name.isascii()]
         except OSError as error:
-            logger.warning("%s: the copies of removed checkpoints cannot be listed: %s", folder.name, error)
+            logger.warning("%s: cannot list the copies of removed checkpoints: %s", folder.name, error)
             continue
         for name in removed_among(attempt, names[:_COPIES_PER_ATTEMPT]) if names else ():
             if not remove_inside(folder, run.root.name, *copies, name):
-                logger.warning("%s: the copy of checkpoint %s cannot be removed", folder.name, name)
+                logger.warning("%s: cannot delete the copy of checkpoint %s", folder.name, name)
 
 
 def checkpoints_path(run: RunDir) -> tuple[str, ...]:

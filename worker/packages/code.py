@@ -29,7 +29,7 @@ class Code:
         code = Path(self.folder)
         path = Path(os.path.realpath(code / name))
         if not path.is_relative_to(code):
-            raise DataError(f"{code / name} lies outside the code folder")
+            raise DataError(f"{code / name} is outside the code folder")
         if not os.path.isfile(path):  # noqa: PTH113 Path.is_file raises for a name that is too long
             raise DataError(f"there is no {code / name}")
         with open(path, "rb", opener=_open_at_once) as file:

@@ -148,10 +148,10 @@ class Installation:
         self._fresh = fresh = cache.new_in(folder)
         for name, content in requirements.files.items():
             (fresh / cache.INPUT / name).write_bytes(content)
-        self._say(f"installs {requirements.shown} from {self._packages.rules.shown_index}")
+        self._say(f"installing {requirements.shown} from {self._packages.rules.shown_index}")
         provided = [SERVICE, *requirements.provided]
         used = ", ".join(f"{name} {rules.version(name)}" for name in provided if not name.startswith(_LIBRARIES))
-        self._say(f"of the worker it uses {used}")
+        self._say(f"using the worker's {used}")
         for note in requirements.notes:
             self._say(f"note: {note}")
         order = InstallOrder(
@@ -201,8 +201,8 @@ class Installation:
             return Installed(environment, was_there=False)
         words = self._last_words()
         if code not in {_FAILED, _BROKEN_OFF}:
-            self._say(f"the process that installs the packages ended with {code}")
-            message = f"the process that installs the packages ended with {code}"
+            self._say(f"installing the packages failed with exit code {code}")
+            message = f"installing the packages failed with exit code {code}"
             return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(message))
         # A build may print any words: they only say why, where something else shows that it is so.
         if _FULL.search(words) and (self._was_short or disk.is_short(self._fresh)):

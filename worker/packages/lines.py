@@ -75,7 +75,7 @@ class Lines:
         """Adds a folder of the code, which is built. Raises ConfigError and DataError."""
         folder = posixpath.normpath(path)
         if folder.startswith(("..", "/")):
-            raise DataError(f"{where}: {path} lies outside the code folder")
+            raise DataError(f"{where}: {path} is outside the code folder")
         if not self._builds:
             raise ConfigError(f"{where}: {only_wheels(folder)}")
         self.projects.append(f"{folder}{extras}")

@@ -81,11 +81,11 @@ class Reaches:
             else:
                 self._meet(order, handle)
         except NotTheService as error:
-            logger.error("%s: a meeting is left: %s: %s", order.id, self._address.url, error)
+            logger.error("%s: closed a connection: %s: %s", order.id, self._address.url, error)
         except NotMet as error:
-            logger.warning("%s: a meeting is missed: %s", order.id, error)
+            logger.warning("%s: missed a connection: %s", order.id, error)
         except Exception:
-            logger.exception("%s: a meeting failed", order.id)
+            logger.exception("%s: a connection failed", order.id)
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())

@@ -88,5 +88,5 @@ class Reporting:
 
     def _note(self, orders: Orders) -> None:
         if orders.is_copied and not self._orders.is_copied:
-            logger.warning("another host has tried to use the token of this worker: join it on its own")
+            logger.warning("another host tried to use this worker's token: join that host with a code of its own")
         self._orders, self._is_stale = orders, False

@@ -99,7 +99,7 @@ def _make_own(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise PermissionError(f"{folder} is no folder of this user: remove it")
+        raise PermissionError(f"{folder} is not a folder of this user: remove it")
 
 
 def _digest(text: str) -> str:

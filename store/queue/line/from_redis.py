@@ -59,7 +59,7 @@ class RedisLine:
         with self._pause.translated():
             answer = script.run(self._redis, redis_names.line(self._service()), arguments)
         if answer is None:
-            raise LineNotReady("the line in redis is not complete")
+            raise LineNotReady("the queue in Redis is incomplete")
         return json.loads(answer) or []  # Lua writes an empty list as an empty object
 
 

@@ -73,7 +73,7 @@ class Sweep:
             # All of them, whatever the first ones find.
             differed = [self.compare(ids) for ids in self._suspects(stamp.swept_at - LATE_US)]
         except WrongKeys as error:
-            logger.warning("%s: the line is filled anew", error.message)
+            logger.warning("%s: refilling the queue in Redis", error.message)
             return self._rebuild(self._upkeep.run_id())
         self._upkeep.renew(self._swept(run_id, now))
         return any(differed)
@@ -91,9 +91,7 @@ class Sweep:
         ]
         needed = [change for change in changes if change is not None]
         if needed:
-            logger.info(
-                "redis had %d of the line's entries otherwise than the rows, such as %s", len(needed), needed[0][0]
-            )
+            logger.info("Redis had %d queue entries that differ from the rows, such as %s", len(needed), needed[0][0])
         self._upkeep.change(needed)
         return bool(needed)
 
@@ -127,7 +125,7 @@ class Sweep:
             count, passed = count + len(rows), _position(rows[-1])
         done = self._upkeep.finish(token, self._swept(run_id, now))
         if done:
-            logger.info("the line in redis is filled anew: %d jobs", count)
+            logger.info("refilled the queue in Redis: %d jobs", count)
         return done
 
     def _times(self) -> tuple[int, int | None]:

@@ -87,7 +87,11 @@ def test_notes_come_from_a_file_or_stdin(team: Team, tmp_path: Path) -> None:
     assert job(team, job_id)["notes"] == "# one\n\ttwo\n"
     assert team.run("ada", "edit", job_id, "--notes-file", "-", stdin="three").returncode == 0
     assert job(team, job_id)["notes"] == "three"
-    for content, said in ((b"\xff\xfe", "no text in UTF-8"), (b"\x1b[2J", "U+001B"), (b"x" * 100_000, "at most 65536")):
+    for content, said in (
+        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"\x1b[2J", "U+001B"),
+        (b"x" * 100_000, "at most 65536"),
+    ):
         (tmp_path / "notes.md").write_bytes(content)
         done = team.run("ada", "edit", job_id, "--notes-file", "notes.md", cwd=tmp_path)
         assert done.returncode in {1, 2} and said in done.stderr

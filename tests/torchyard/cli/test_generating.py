@@ -113,18 +113,22 @@ def _only_escape(state: dict[str, object]) -> str:
 @each_row(
     ("arguments", "code", "message"),
     [
-        (["best.pt"], 2, "name the files to predict, or give --text or --prompt"),
-        (["best.pt", "--text", "a"], 2, "--text is for models that classify, and this is a language model"),
-        (["best.pt", "--prompt", "a", "-o", "out"], 2, "--output is for masks, and this is a language model"),
+        (["best.pt"], 2, "give files to predict, or --text or --prompt"),
+        (["best.pt", "--text", "a"], 2, "--text works only with text classifiers"),
+        (
+            ["best.pt", "--prompt", "a", "-o", "out"],
+            2,
+            "--output works only with segmentation models; this is a language model",
+        ),
         (["best.pt", "--prompt", "a", "--max-tokens", "0"], 2, "must be at least 1; got '0'"),
         (["best.pt", "--prompt", "a", "--temperature", "nan"], 2, "must be at least 0.0; got 'nan'"),
         (["best.pt", "--prompt", "a", "--max-tokens", "256"], 1, "and 256 are to follow: the model has room for 256"),
         (["best.pt", "absent.txt"], 1, "absent.txt cannot be read"),
         (["best.pt", "--prompt", "a", "--base", "plain"], 1, "plain is another base"),
         (["whole.pt", "--prompt", "a", "--system", "b"], 2, "--system needs a chat template"),
-        (["digits.pt", "a.png", "--prompt", "a"], 2, "--prompt is for language models, and this is a model of image"),
-        (["films.pt", "--text", "a", "--temperature", "1"], 2, "--temperature is for language models"),
-        (["films.pt", "--text", "a", "--seed", "0"], 2, "--seed is for language models"),
+        (["digits.pt", "a.png", "--prompt", "a"], 2, "--prompt works only with language models; this is a image"),
+        (["films.pt", "--text", "a", "--temperature", "1"], 2, "--temperature works only with language models"),
+        (["films.pt", "--text", "a", "--seed", "0"], 2, "--seed works only with language models"),
         (["films.pt", "--text", "a", "--base", "base"], 1, "a base is for an adapter of causal-lm"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_code_for_a_user_and_the_data_of_a_service_are_refused(secured: Team, 
     (tmp_path / "torchyard.db").touch()
     code = f"worker.ca.{'s' * 32}"
     owned = run_in_process(["join", secured.url, "--code", code, "--data-dir", str(tmp_path)], plain)
-    assert owned.returncode == 1 and "has the data of a service" in owned.stderr
+    assert owned.returncode == 1 and "is the data directory of a service" in owned.stderr
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_an_environment_has_the_services_wheels_and_those_of_other_digests_are_n
     root.mkdir()
     digests = serve(service, made)
     service.on(digests.server.path, Answer(made.client.content))
-    with pytest.raises(ConfigError, match="another content than its digest"):
+    with pytest.raises(ConfigError, match="does not match its digest"):
         installing.install(joined, root, digests, say=print)
     assert installing.newest(root) == Path(sys.executable)
     service.on(digests.server.path, Answer(made.server.content))

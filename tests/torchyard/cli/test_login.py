@@ -84,7 +84,7 @@ def test_a_forgotten_login_is_not_replaced_by_another(team: Team, tmp_path: Path
     stored = _file(tmp_path).read_text()
     assert team.tokens["cleo"] in stored and not any(team.tokens[name] in stored for name in ("dan", "eva"))
     assert "no server is known" in _run(tmp_path, "whoami").stderr
-    assert "no login is in use" in _run(tmp_path, "logout").stderr
+    assert "no server is in use" in _run(tmp_path, "logout").stderr
     assert _run(tmp_path, "logout", "cleo").returncode == 0
     assert "No logins" in _run(tmp_path, "servers").stderr
 

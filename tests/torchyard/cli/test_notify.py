@@ -31,7 +31,7 @@ def test_a_target_is_added_shown_and_removed(team: Team, approved: Approved) -> 
     assert "job.failed, job.best" in listed and "hidden" not in listed
     assert run("notifications", "set", "alerts", "--named").stdout == approved("output")
     refused = run("notifications", "add", "alerts", HOOK)
-    assert refused.returncode == 1 and "has a target alerts already" in refused.stderr
+    assert refused.returncode == 1 and "already has a notification channel alerts" in refused.stderr
     mail = run("notifications", "add", "mail", "nora@example.com")
     assert mail.returncode == 1 and "only an administrator may enter an email address" in mail.stderr
     assert team.run("admin", "notifications", "add", "mail", "nora@example.com", "--user", "nora").returncode == 0

@@ -24,8 +24,8 @@ def _huge(path: Path) -> None:
 
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "pipe": (os.mkfifo, "it is no regular file"),
-    "device": (lambda path: path.symlink_to("/dev/null"), "it is no regular file"),
+    "pipe": (os.mkfifo, "it is not a regular file"),
+    "device": (lambda path: path.symlink_to("/dev/null"), "it is not a regular file"),
     "folder": (Path.mkdir, "it is a folder"),
     "huge": (_huge, "it has more than [0-9]+ bytes|is too large"),
 }

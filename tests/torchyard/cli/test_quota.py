@@ -53,7 +53,7 @@ def test_a_submission_over_the_quota_is_refused(team: Team) -> None:
     assert team.run("ben", "submit", "-", stdin=SPEC).returncode == 0
     refused = team.run("ben", "submit", "-", stdin=SPEC)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "ben may have 1 queued or paused jobs" in refused.stderr
+    assert "ben has 1 queued or paused jobs" in refused.stderr
 
 
 def test_only_administrators_set_quotas(team: Team) -> None:

@@ -126,7 +126,7 @@ def test_a_drain_says_what_it_stops(team: Team, start: Start, approved: Approved
     code, screen = asked(team, "drain", "box-drained", answer="n", user="admin")
     assert (code != 0, first in screen, "drain box-drained? [y/N]" in screen) == (True, True, True)
     refused = team.run("admin", "drain", "box-drained")
-    assert (refused.returncode, "no terminal to ask for confirmation: use --yes" in refused.stderr) == (2, True)
+    assert (refused.returncode, "confirmation without a terminal: use --yes" in refused.stderr) == (2, True)
     filtered = team.run("ada", "pause", "--search", "drained")
     assert (filtered.returncode, "use --yes" in filtered.stderr, reason(team, job_id)) == (2, True, "running")
     assert team.run("admin", "drain", "box-drained", "--yes").stdout == approved("output")

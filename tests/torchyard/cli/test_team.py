@@ -31,7 +31,7 @@ def test_users_are_added_listed_and_given_a_role(team: Team) -> None:
     listed = _json(team.run("admin", "users", "ls", "--json"))
     assert {"admin": "admin", "ada": "operator"}.items() <= {user["name"]: user["role"] for user in listed}.items()
     again = team.run("admin", "users", "add", "ada")
-    assert again.returncode == 1 and "there is a user ada already" in again.stderr
+    assert again.returncode == 1 and "the name ada is or was used" in again.stderr
 
 
 @pytest.mark.parametrize(("choice", "state"), [("keep", "queued"), ("cancel", "cancelled")])

@@ -332,7 +332,7 @@ def test_stacks_says_that_the_worker_does_not_answer_or_the_job_does_not_run(ser
     server.on(JOB, job())
     server.on(f"{JOB}/stacks", Answer({**stacks(), "taken_at": None}, 202))
     done = run(server, "stacks", "job_1", "--timeout", "0")
-    assert (done.returncode, "the worker of job job_1 has not answered within 0 s" in done.stderr) == (1, True)
+    assert (done.returncode, "the worker of job job_1 did not answer within 0 s" in done.stderr) == (1, True)
     assert is_clean_error(done)
     server.on(f"{JOB}/stacks", problem("conflict", 409, detail="job job_1 is queued"))
     done = run(server, "stacks", "job_1")

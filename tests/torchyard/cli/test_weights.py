@@ -84,11 +84,11 @@ def test_a_model_is_downloaded_with_its_view(weights: FakeServer, tmp_path: Path
 @pytest.mark.parametrize("named", ["digits/best", "model:ada/digits@3"])
 def test_weights_are_named_once(weights: FakeServer, named: str, option: str) -> None:
     done = run(weights, "download", named, option)
-    assert (done.returncode, f"{named} says which one" in done.stderr) == (2, True)
+    assert (done.returncode, f"{named} already names a checkpoint" in done.stderr) == (2, True)
 
 
 def test_a_sweep_without_a_best_checkpoint_is_one_line(weights: FakeServer) -> None:
     answer_lists(weights, "lrs")
     weights.on(f"/v1/sweeps/{SWEEP}", sweep(id=SWEEP, name="lrs"))
     done = run(weights, "download", "lrs/best")
-    assert is_clean_error(done) and "no trial of lrs has measured val/loss so far" in done.stderr
+    assert is_clean_error(done) and "no trial of lrs has reported val/loss yet" in done.stderr

@@ -308,7 +308,7 @@ def test_stacks_are_asked_for_and_then_read(server: FakeServer, client: Client) 
     assert [rank.text for rank in client.jobs.stacks("job_1").ranks] == ["in main"]
     assert [request.method for request in server.requests] == ["POST", "GET", "GET"]
     server.on(f"{JOB}/stacks", Answer(waiting, 202))
-    with pytest.raises(TimeoutError, match="job_1 has not answered within 0 s"):
+    with pytest.raises(TimeoutError, match="job_1 did not answer within 0 s"):
         client.jobs.stacks("job_1", timeout=0)
 
 

@@ -48,7 +48,7 @@ def test_a_checkpoint_of_several_files_becomes_a_folder(server: FakeServer, clie
     assert seen[-1] == (len(WHOLE), len(WHOLE))
     assert [*found.parent.iterdir()] == [found]
     assert files_in(client.jobs.download("job_1", to=tmp_path / "other")) == FILES
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists"):
         client.jobs.download("job_1", to=tmp_path / "work")
 
 

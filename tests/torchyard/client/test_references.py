@@ -75,7 +75,7 @@ def test_the_end_of_one_id_names_its_job(server: FakeServer, client: Client, ref
 
 def test_the_end_of_several_ids_names_no_job_and_lists_them(server: FakeServer, client: Client) -> None:
     serve_jobs(server, *ENDS, f"job_{'3f09c1'.zfill(32)}")
-    with pytest.raises(Conflict, match=f"3f09c1 names several ids(.|\n)*{ENDS[0]}  a, queued"):
+    with pytest.raises(Conflict, match=f"3f09c1 matches several ids(.|\n)*{ENDS[0]}  a, queued"):
         client.get("3f09c1")
 
 
@@ -199,7 +199,7 @@ def test_a_spec_may_name_data_in_its_mounts(server: FakeServer, client: Client) 
     }
     assert mounts["again"] == "data:mnist", "what was given stays"
     assert len(server.requests) == 2, "one name is looked up once"
-    with pytest.raises(NotFound, match="no data of the name mnist"):
+    with pytest.raises(NotFound, match="no data named mnist"):
         client.submit(spec)
 
 

@@ -141,7 +141,7 @@ def test_named_data_is_looked_up_and_what_a_mount_hides_is_not_packed(
     (asked,) = [request for request in server.requests if request.path == "/v1/bundles"]
     assert asked.query["name"] == ["mnist"]
     server.on("/v1/bundles", page([]))
-    with pytest.raises(NotFound, match=r"no data of the name mnist: `torchyard data push DIR --name mnist`"):
+    with pytest.raises(NotFound, match=r"no data named mnist; .*: torchyard data push DIR --name mnist"):
         client.run("train.py", folder=code, name="mine", mounts={"data/mnist": "data:mnist"})
     with pytest.raises(ConfigError, match=r"mounts: .*x. must be below"):
         client.run("train.py", folder=code, name="mine", mounts={"../x": "data:mnist"})

@@ -120,9 +120,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda base: (base / "config.json").rename(base / "adapter_config.json"),
         "it is an adapter, and no base: use the",
     ),
-    "config no JSON": (written("config.json", "{"), r"config\.json is no JSON: "),
-    "config a list": (written("config.json", "[]"), r"config\.json is no JSON object"),
-    "deep config": (written("config.json", "[" * 100_000), r"config\.json is no JSON"),
+    "config no JSON": (written("config.json", "{"), r"config\.json is not JSON: "),
+    "config a list": (written("config.json", "[]"), r"config\.json is not a JSON object"),
+    "deep config": (written("config.json", "[" * 100_000), r"config\.json is not JSON"),
     "long config": (written("config.json", " " * (5 << 20)), r"config\.json has 5242880 bytes, and may have 4194304"),
     "encoder": (with_config(model_type="roberta"), "says model_type 'roberta', which is not one of gemma2, "),
     "vision": (with_config(model_type="vit"), "says model_type 'vit', which is not one of gemma2, "),
@@ -142,7 +142,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no tokenizer": (without("tokenizer.json"), r"there is no tokenizer\.json: put the tokenizer of the base into"),
     "slow tokenizer": (only_slow, r"a slow tokenizer: convert it with python -c .*AutoTokenizer.*save_pretrained"),
     "torn tokenizer": (written("tokenizer.json", "{}"), r"tokenizer\.json and what is beside it are no tokenizer: "),
-    "tokenizer no JSON": (written("tokenizer.json", "{"), r"tokenizer\.json is no JSON"),
+    "tokenizer no JSON": (written("tokenizer.json", "{"), r"tokenizer\.json is not JSON"),
     "no end": (with_tokenizer_config(eos_token=None), r"no eos_token, .* name one in tokenizer_config\.json"),
     "special tokens": (
         with_tokenizer_config(additional_special_tokens=[f"<{n}>" for n in range(20_001)]),
@@ -159,17 +159,26 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "pickles": (pickled, r"are pickles, .*: convert them with python -c .*AutoModelForCausalLM.*save_pretrained"),
     "no weights": (without(SINGLE), r"there is no model\.safetensors, and no model\.safetensors\.index\.json"),
-    "torn weights": (torn, r"model\.safetensors is torn, or no safetensors: copy it again"),
-    "index no JSON": (lambda base: [shard(base), (base / INDEX).write_text("{")], r"index\.json is torn, or has no"),
-    "index a list": (lambda base: [shard(base), (base / INDEX).write_text("[]")], r"index\.json is torn, or has no"),
+    "torn weights": (torn, r"model\.safetensors is incomplete, or no safetensors: copy it again"),
+    "index no JSON": (
+        lambda base: [shard(base), (base / INDEX).write_text("{")],
+        r"index\.json is incomplete, or has no",
+    ),
+    "index a list": (
+        lambda base: [shard(base), (base / INDEX).write_text("[]")],
+        r"index\.json is incomplete, or has no",
+    ),
     "file missing": (
         lambda base: [shard(base), (base / "model-2.safetensors").unlink()],
         r"there is no model-2\.safetensors",
     ),
     "file outside": (index_says(x="../model.safetensors"), r"says that x is in '\.\./model\.safetensors', which is no"),
-    "absolute file": (index_says(x="/etc/passwd"), r"says that x is in '/etc/passwd', which is no file of the folder"),
+    "absolute file": (
+        index_says(x="/etc/passwd"),
+        r"says that x is in '/etc/passwd', which is not a file of the folder",
+    ),
     "no file": (index_says(x=".."), "which is no file of the folder|is not a regular file"),
-    "file a number": (index_says(x=3), "says that x is in '3', which is no file"),  # pyright: ignore[reportArgumentType] it is wrong
+    "file a number": (index_says(x=3), "says that x is in '3', which is not a file"),  # pyright: ignore[reportArgumentType] it is wrong
     "in no file": (index_says(x="model-1.safetensors"), r"says that x is in model-1\.safetensors, which has no such"),
     "in two files": (
         lambda base: [shard(base), shutil.copy(base / "model-1.safetensors", base / "b"), index_says_more(base, y="b")],

@@ -105,14 +105,14 @@ def test_numbers_that_are_no_probabilities_are_refused(approved: Approved) -> No
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"temperature": -0.1}, "temperature is -0.1, and must be 0 or above"),
-        ({"temperature": float("nan")}, "temperature is nan"),
-        ({"temperature": float("inf")}, "temperature is inf"),
-        ({"top_p": 0.0}, "top_p is 0.0, and must be above 0, and at most 1"),
-        ({"top_p": 1.1}, r"top_p is 1\.1"),
-        ({"top_p": float("nan")}, "top_p is nan"),
-        ({"seed": -1}, "seed is -1"),
-        ({"seed": 1 << 63}, "seed is 9223372036854775808"),
+        ({"temperature": -0.1}, "temperature must be 0 or above; got -0.1"),
+        ({"temperature": float("nan")}, "temperature must be 0 or above; got nan"),
+        ({"temperature": float("inf")}, "temperature must be 0 or above; got inf"),
+        ({"top_p": 0.0}, "top_p must be above 0, and at most 1; got 0.0"),
+        ({"top_p": 1.1}, r"at most 1; got 1\.1"),
+        ({"top_p": float("nan")}, "at most 1; got nan"),
+        ({"seed": -1}, "; got -1"),
+        ({"seed": 1 << 63}, "; got 9223372036854775808"),
     ],
 )
 def test_a_way_to_choose_that_means_nothing_is_refused(how: dict[str, Any], message: str) -> None:

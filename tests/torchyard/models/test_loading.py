@@ -101,7 +101,7 @@ def test_a_checkpoint_of_which_a_part_is_missing_is_refused(tmp_path: Path, name
         refused(archive) == f"{archive}: its file {name} is missing: download the checkpoint again, or use another one"
     )
     archive.write_bytes(b"no archive")
-    assert "it is torn, or no archive of a checkpoint" in refused(archive)
+    assert "it is incomplete, or no archive of a checkpoint" in refused(archive)
 
 
 @pytest.mark.parametrize("make", [digits, walls, films])

@@ -120,7 +120,7 @@ def test_one_source_gets_one_prediction_and_several_get_a_list_in_any_batches(mo
         parts = model.predict(pictures[:7, :, :, None], batch_size=batch_size)
         assert [part.label for part in parts] == [prediction.label for prediction in whole]
     assert model.predict([]) == []
-    with pytest.raises(ConfigError, match="batch_size is 0"):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1; got 0"):
         model.predict(pictures[0], batch_size=0)
 
 

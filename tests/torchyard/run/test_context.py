@@ -154,7 +154,7 @@ def test_what_is_no_step_is_refused_at_once_and_named(folder: RunDir, value: Any
         lambda: run.progress(step=1, epoch=value or -1),
         lambda: run.save_checkpoint({}, step=value),
     ):
-        with pytest.raises((TypeError, ValueError), match=r"^(step|epoch) must be .*, and is "):
+        with pytest.raises((TypeError, ValueError), match=r"^(step|epoch) must be .*; got "):
             call()
     run.close()
     assert not folder.events.exists()

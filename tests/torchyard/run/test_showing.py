@@ -195,7 +195,7 @@ def test_nothing_is_left_of_an_item_that_finds_no_room(folder: RunDir, run: Run,
     run.log_image("walls", CHECKER, truth=CHECKER // 255, predicted=noise, step=1)
     assert lines(folder, run) == []
     assert [text.rpartition(": ")[0] for text in warnings(folder, run)] == [
-        "overlay 'walls' is left out where it cannot be written"
+        "overlay 'walls' was not logged, as it cannot be written"
     ]
     assert [*folder.media.iterdir()] == []
 

@@ -118,7 +118,7 @@ def test_one_unfit_part_keeps_all_from_being_published(program: Program, rank: i
     program.save(2, unfit=[rank])
     program.close()
     assert program.published == ["step-00000001"]
-    assert program.warnings == ["no checkpoint at step 2: it is not finite. The last good one stays the newest"]
+    assert program.warnings == ["no checkpoint at step 2: it is not finite. The last good one is still the newest"]
 
 
 def test_the_same_step_is_published_twice(program: Program) -> None:

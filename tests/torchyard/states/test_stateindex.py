@@ -191,7 +191,7 @@ def test_what_is_torn_or_forged_is_refused_with_what_and_where(tmp_path: Path, n
 def test_a_torn_archive_is_refused(tmp_path: Path, kept: int) -> None:
     file = archive(write(tmp_path / "checkpoint"))
     file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(DataError, match="it is torn"):
+    with pytest.raises(DataError, match="it is incomplete"):
         read_archive(file)
 
 

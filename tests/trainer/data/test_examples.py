@@ -47,7 +47,7 @@ BAD = [
     (b'{"text": "\xff"}', "is not UTF-8 at byte 11 of the line; save the file as UTF-8"),
     ('{"text": "a"\n', "is not JSON: Expecting ',' delimiter at character 13 of the line$"),
     ('{"text": "a", "text": "b"}', "is not JSON: it has the key 'text' twice"),
-    ('{"text": NaN}', "is not JSON: NaN is no number of JSON"),
+    ('{"text": NaN}', "is not JSON: NaN is not a number of JSON"),
     ('{"text": ' + "[" * 100_000 + "}", "is not JSON: "),
     ('{"text": ' + "1" * 10_000 + "}", "is not JSON: "),
     ('[{"text": "a"}]', "is not an object: each line is one, .*; `jq -c '.\\[\\]' FILE` writes an array so"),

@@ -449,7 +449,7 @@ def test_what_cannot_be_read_is_said(packages: Packages) -> None:
     for name, message in {
         "script": r"train.py has no block of metadata that begins with `# /// script`",
         "none.txt": r"there is no .*none.txt",
-        "outside.txt": r"outside.txt lies outside the code folder",
+        "outside.txt": r"outside.txt is outside the code folder",
         "bytes.txt": r"bytes.txt is not a text in UTF-8",
     }.items():
         with pytest.raises(DataError, match=message):

@@ -53,9 +53,9 @@ def dev(
     """
     require_posix()
     if notebook and editor:
-        raise typer.BadParameter("choose --notebook or --editor")
+        raise typer.BadParameter("use either --notebook or --editor, not both")
     if from_ is not None and requirements is not None:
-        raise typer.BadParameter("leave --requirements out: the job has the packages of that of --from")
+        raise typer.BadParameter("omit --requirements: --from already sets the packages")
     with connect() as client:
         job = _submit(
             client,

@@ -184,5 +184,5 @@ def _listen(port: int, *, family: socket.AddressFamily = socket.AF_INET) -> sock
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 16):
-        raise ValueError(f"{text!r} is no port: write one from 1 to 65535, or the path of a Unix socket with a /")
+        raise ValueError(f"{text!r} is not a port: write one from 1 to 65535, or the path of a Unix socket with a /")
     return int(text)

@@ -76,7 +76,7 @@ async def _address(messages: Channel) -> tuple[int, str]:
         if (found := _ADDRESS.search(said)) is not None and said[found.end() :]:
             return int(found[1]), found[2]
     if "No module named" in said:
-        raise Conflict("the job has no Jupyter: name jupyterlab in the file of --requirements")
+        raise Conflict("Jupyter is not installed in the job: add jupyterlab to the file of --requirements")
     raise Conflict(f"Jupyter does not start: {terminal.plain(said[-500:])}")
 
 

@@ -36,7 +36,9 @@ def execute(
     """
     argv = words[1:] if words and words[0] == "--" else words
     if not argv:
-        raise typer.BadParameter("name the program after JOB: `exec JOB -- nvidia-smi`; `shell JOB` needs none")
+        raise typer.BadParameter(
+            "give a program after JOB, such as `exec JOB -- nvidia-smi`; for a shell use `shell JOB`"
+        )
     with connect() as client:
         raise typer.Exit(attach(client, client.get(job).id, argv, rank=rank, has_terminal=tty))
 

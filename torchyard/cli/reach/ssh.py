@@ -67,7 +67,7 @@ def ssh_proxy(
     require_posix()
     job = host.removesuffix(SUFFIX)
     if not job or "/" in job or job.startswith("."):
-        raise ConfigError(f"{job!r} is no job: write `ssh JOB{SUFFIX}`")
+        raise ConfigError(f"{job!r} is not the name of a job: write `ssh JOB{SUFFIX}`")
     keys = Keys(f"{job}{SUFFIX}")
     if known_host is not None:
         if (line := keys.host_key()) is not None:

@@ -57,7 +57,7 @@ class Key:
             return self.kind(value)
         except ValueError:
             shown = _as_typed(value) if isinstance(value, dict) else repr(value)
-            raise ValueError(f"must be {self.allowed}; it is {shown[:200]}") from None
+            raise ValueError(f"must be {self.allowed}; got {shown[:200]}") from None
 
 
 AFTER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(:(succeeded|finished|failed))?$"

@@ -52,14 +52,12 @@ def find_program(words: tuple[str, ...], *, folder: Path, module: bool, any_exec
     if (folder / inside).is_file():
         return _file(inside, args, folder)
     if not any_executable and name in {"python", "python3"}:
-        raise ConfigError(
-            f"leave {name} out: name its file, or a module after -m. `-- {name} …` runs it once, as it is"
-        )
+        raise ConfigError(f"omit {name}: give its file, or a module after -m. `-- {name} …` runs it once, unchanged")
     if name in SHELLS and (script := _script(args)) is not None:
         if not (folder / _inside(script, folder)).is_file():
-            raise ConfigError(f"there is no file {script} in {folder}, which {name} is to run: {_HOW}")
+            raise ConfigError(f"there is no file {script} in {folder} for {name} to run: {_HOW}")
         if not any_executable:
-            raise ConfigError(f"leave {name} out: name {script} (`chmod +x {script}`). `-- {name} …` runs it as it is")
+            raise ConfigError(f"omit {name}: give {script} (`chmod +x {script}`). `-- {name} …` runs it unchanged")
     if not any_executable or "/" in name or name.endswith(".py"):
         raise ConfigError(f"there is no file {name} in {folder}: {_HOW}")
     return Program("command", name, args, None)
@@ -90,9 +88,9 @@ def _inside(name: str, folder: Path) -> str:
     """Returns the path relative to the folder. Raises ConfigError if it leads outside."""
     path = os.path.normpath(folder / name)
     if not Path(path).is_relative_to(folder) and re.fullmatch(r"python[0-9.]*", Path(path).name):
-        raise ConfigError(f"leave {name} out: `--python {name}` before the program runs it in that environment")
+        raise ConfigError(f"omit {name}: `--python {name}` before the program runs it in that environment")
     if not Path(path).is_relative_to(folder):
-        raise ConfigError(f"{name} is outside of {folder}, which is what is uploaded: run the command in its folder")
+        raise ConfigError(f"{name} is outside of the uploaded folder {folder}: run the command in the program's folder")
     return os.path.relpath(path, folder)
 
 
@@ -103,7 +101,7 @@ def _file_of_module(name: str, folder: Path) -> str | None:
     """
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"{name} is no module: write it as `python -m` takes it, such as package.train")
+        raise ConfigError(f"{name} is not a module: write it as `python -m` takes it, such as package.train")
     path = Path(*parts)
     candidates = (path.with_name(f"{path.name}.py"), path / "__main__.py")
     files = (Path(place, file) for place in ("", SOURCES) for file in candidates)

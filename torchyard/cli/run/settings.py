@@ -134,7 +134,7 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
     known = {key.variable: key for key in KEYS}
     given = {name: text for name, text in environment.items() if name.startswith(_PREFIX) and name not in _OTHERS}
     for name in given.keys() - known.keys():
-        raise ConfigError(f"{name} {unknown_key(name, known)}")
+        raise ConfigError(f"{name}: {unknown_key(name, known)}")
     values = {known[name].name: known[name].from_text(text) for name, text in given.items()}
     origins = {known[name].name: name for name in given}
     return _checked(values, origins, origins)
@@ -152,7 +152,7 @@ def _from_file(path: Path) -> Layer:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     for name in content.keys() - {TABLE}:
         inside = f"below the line [{TABLE}], {suggestion(name, _BY_NAME)}"
-        raise ConfigError(f"{path}: {name} is not a known key; the table is [{TABLE}]; {inside}")
+        raise ConfigError(f"{path}: unknown key {name}; the table is [{TABLE}]; {inside}")
     values = content.get(TABLE, {})
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: {TABLE} must be a table, which begins with the line [{TABLE}]")
@@ -198,5 +198,5 @@ def _check_places(mounts: Value, origin: str) -> None:
 
 def _known(name: str, place: str) -> Key:
     if name not in _BY_NAME:
-        raise ConfigError(f"{place} {unknown_key(name, _BY_NAME)}")
+        raise ConfigError(f"{place}: {unknown_key(name, _BY_NAME)}")
     return _BY_NAME[name]

@@ -24,7 +24,7 @@ def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_jso
 
     found = sweep.best
     if found is None:
-        raise NotFound(f"no trial of {sweep.name} has measured {sweep.monitor} so far: {table.counts(sweep.trials)}")
+        raise NotFound(f"no trial of {sweep.name} has reported {sweep.monitor} yet: {table.counts(sweep.trials)}")
     job_id, checkpoint_id = ask(client, best_of_sweep, sweep)
     path = None
     if to is not None:

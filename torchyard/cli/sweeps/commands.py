@@ -76,7 +76,7 @@ def ls(
     from torchyard.cli.sweeps import table
 
     if all_rows and limit is not None:
-        raise typer.BadParameter("choose one of --limit and --all-rows")
+        raise typer.BadParameter("use either --limit or --all-rows, not both")
     states = [_state(text) for text in state or ()]
     one_more = None if all_rows else (limit or _LISTED) + 1
     with connect() as client:
@@ -195,7 +195,7 @@ def _state(text: str) -> SweepState:
     from torchyard.contract.wire.wording import listed
 
     if text not in {*SweepState}:
-        raise typer.BadParameter(f"{text!r} is no state of a sweep: it must be {listed([*SweepState])}")
+        raise typer.BadParameter(f"{text!r} is not a state of a sweep: it must be {listed([*SweepState])}")
     return SweepState(text)
 
 

@@ -37,10 +37,10 @@ def read(found: Sequence[ReadSpec], own: Mapping[str, Any], options: Mapping[str
     place, spec = found[0].place, found[0].spec
     if "job" not in spec and "trainer" in spec:
         alone = f"{output.command()} submit FILE --sweep KEY=VALUES"
-        raise InvalidSpec(f"{place} is a job spec: put it below the key `job`, beside what varies, or use `{alone}`")
+        raise InvalidSpec(f"{place} is a job spec, not a sweep: put it under the key `job`, or use `{alone}`")
     for name, value in options.items():
         if value and name != "max_parallel":
-            raise typer.BadParameter(f"{place} is a sweep and says what varies: leave out --{name.replace('_', '-')}")
+            raise typer.BadParameter(f"{place} is already a sweep: omit --{name.replace('_', '-')}")
     parallel = {"max_parallel": options["max_parallel"]} if options["max_parallel"] else {}
     named = {"name": own["name"]} if "name" in own else {}
     of_job = {key: value for key, value in own.items() if key != "name"}

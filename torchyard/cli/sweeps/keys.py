@@ -43,11 +43,11 @@ def _in_config(key: str, trainer: str) -> str:
     paths = [*_paths(CONFIGS[trainer], "config")]
     found = [path for path in paths if path.endswith(f".{key}")]
     if len(found) > 1:
-        raise typer.BadParameter(f"{key} may be {', '.join(found[:-1])} or {found[-1]}: write more of it")
+        raise typer.BadParameter(f"{key} is ambiguous: it may be {', '.join(found[:-1])} or {found[-1]}")
     if not found:
         near = nearest(key, {path.rpartition(".")[2] for path in paths})
         meant = f"; did you mean {near}?" if near else f"; `torchyard validate` shows the keys of {trainer}"
-        raise typer.BadParameter(f"{key} is not a key of a job of {trainer}{meant}")
+        raise typer.BadParameter(f"unknown key {key} of {trainer}{meant}")
     return found[0]
 
 

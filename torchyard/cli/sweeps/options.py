@@ -94,7 +94,7 @@ def sweep_of(
         found = {**named, "method": "grid", **given, **halving, "parameters": varies, "job": job}
         return _written(found, known, chosen=chosen, truths=truths)
     for name in [*(["sweep"] if sweep else ()), *(name for name in given if name in _OF_SWEEP)]:
-        raise typer.BadParameter(f"--array and {_option(name)} cannot be combined: --array has N equal jobs")
+        raise typer.BadParameter(f"--array cannot be combined with {_option(name)}")
     return Asked({**named, **given, "method": "array", "trials": array, "job": job}, {})
 
 
@@ -133,7 +133,7 @@ def _written(spec: dict[str, Any], declared: Declared | None, *, chosen: Any, tr
     args: list[Any] = config["args"] if isinstance(config.get("args"), list) else []
     if job.get("trainer") != "script" or not all(isinstance(arg, str) for arg in args):
         if truths or chosen:
-            raise typer.BadParameter("--sweep-bool and --sweep-style are of the arguments of a script")
+            raise typer.BadParameter("--sweep-bool and --sweep-style work only with scripts")
         return Asked(spec, {})
     found = styled(spec["parameters"], args, declared=declared or Declared(), chosen=chosen, truths=_truths(truths))
     job = {**job, "config": {**config, "args": found.args}} if args else job
@@ -146,7 +146,9 @@ def _truths(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, _, how = text.partition("=")
         if not key or how not in {"flag", "no-flag", "value"}:
-            raise typer.BadParameter(f"{text!r} says nothing of --sweep-bool: write KEY=flag, KEY=no-flag or KEY=value")
+            raise typer.BadParameter(
+                f"{text!r} is not valid for --sweep-bool: write KEY=flag, KEY=no-flag or KEY=value"
+            )
         found[f"args.{key.removeprefix('--').removeprefix('args.')}"] = how
     return found
 
@@ -154,5 +156,5 @@ def _truths(texts: Sequence[str]) -> dict[str, Any]:
 def _halving(text: str) -> dict[str, Any]:
     found = _HALVING.fullmatch(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} says nothing of --halving: write epochs=1..27, or steps=100..2700")
+        raise typer.BadParameter(f"{text!r} is not valid for --halving: write epochs=1..27, or steps=100..2700")
     return {"min": int(found[2]), "max": int(found[3]), "unit": found[1]}

@@ -49,7 +49,7 @@ def styled(
         _add(found, key, values, declared=declared, chosen=chosen, truths=truths.get(key))
     for key in truths:
         if key not in parameters:
-            raise typer.BadParameter(f"--sweep-bool {key.removeprefix(ARGUMENT)} is of no argument that varies")
+            raise typer.BadParameter(f"--sweep-bool {key.removeprefix(ARGUMENT)} names no argument that varies")
     return found
 
 
@@ -100,7 +100,7 @@ def _one_of(options: Sequence[Option], values: Any, name: str) -> Option | None:
     """Returns what declares the option; None if nothing does. Raises BadParameter if two declare it otherwise."""
     if len({option.kind for option in options}) > 1 and _has_truths(values):
         places = " and ".join(option.where for option in options)
-        raise typer.BadParameter(f"{places} declare {name} in two ways: say which by --sweep-bool {name}=flag")
+        raise typer.BadParameter(f"{places} declare {name} differently: choose with --sweep-bool {name}=flag")
     return options[0] if options else None
 
 

@@ -44,7 +44,7 @@ def point_of(text: str, *, as_typed: Callable[[str], bool]) -> dict[str, Any]:
         return _json(text, text)
     found = [part.partition("=") for part in _parts(text)]
     if not all(key and mark for key, mark, _ in found):
-        raise typer.BadParameter(f"{text!r} is no point: write KEY=VALUE,KEY=VALUE, or an object in JSON")
+        raise typer.BadParameter(f"{text!r} is not a point: write KEY=VALUE,KEY=VALUE, or an object in JSON")
     return {key: _scalar(value, as_typed=as_typed(key)) for key, _, value in found}
 
 

@@ -197,7 +197,7 @@ class _Service:
                 output.write(chunk)
         if digest.hexdigest() != file.sha256:
             path.unlink()
-            raise ConfigError(f"{self._server.url}{file.path} has another content than its digest says: it is not used")
+            raise ConfigError(f"{self._server.url}{file.path} does not match its digest: it was not used")
         return path
 
     def _chunks(self, path: str) -> Iterator[bytes]:
@@ -210,11 +210,11 @@ class _Service:
                 for chunk in response.iter_bytes():
                     received += len(chunk)
                     if received > _MOST_BYTES:
-                        raise ConfigError(f"{self._server.url}{path} has more than {_MOST_BYTES} bytes: it is not used")
+                        raise ConfigError(
+                            f"{self._server.url}{path} has more than {_MOST_BYTES} bytes: it was not used"
+                        )
                     yield chunk
         except httpx2.TransportError as error:
             raise unreachable(self._server, error) from error
         except NotFound:
-            raise ConfigError(
-                f"{self._server.url} has another version since this line was made: ask for a new one"
-            ) from None
+            raise ConfigError(f"{self._server.url} was updated after this line was made: get a new line") from None

@@ -42,7 +42,7 @@ def start(
     inside a job, on a network disk, and where the folder is not this user's; Unavailable if the service does not start.
     """
     if os.environ.get(Env.JOB_ID):
-        raise ConfigError("a job starts no service: give it the address of one in TORCHYARD_URL and TORCHYARD_TOKEN")
+        raise ConfigError("a job cannot start a service: set TORCHYARD_URL and TORCHYARD_TOKEN in the job")
     programs.check_installed()
     root = (data_dir or own_data_dir()).absolute()
     if (running := find(root)) is not None:
@@ -105,8 +105,8 @@ def _prepare(root: Path) -> None:
     nearest = next(folder for folder in (root, *root.parents) if folder.is_dir())
     if (kind := file_system(nearest)) in NETWORKED:
         raise ConfigError(
-            f"{root} is on a network disk ({kind}), on which a database is lost: name a folder on a local disk with"
-            " `torchyard up --detach --data-dir DIR`, or set XDG_DATA_HOME"
+            f"{root} is on a network disk ({kind}), which can corrupt the database: choose a folder "
+            "on a local disk with `torchyard up --detach --data-dir DIR`, or set XDG_DATA_HOME"
         )
     try:
         DataDir(root).create()

@@ -146,9 +146,11 @@ class FilesCore(Core):
         deadline = time.monotonic() + timeout
         while found.answered_at is None:
             if found.away:
-                raise Conflict(f"{found.worker}, which has the folder of this job, is away: it goes on once it is back")
+                raise Conflict(
+                    f"{found.worker}, which has the job's working folder, is offline: it continues when it is back"
+                )
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{found.worker} has copied nothing more for {timeout:g} s: it may still do so")
+                raise TimeoutError(f"{found.worker} made no progress for {timeout:g} s; it may still continue")
             await self._connection.sleep(_KEEP_POLL_S)
             before, found = found, await self._connection.answer(calls.keep(job_id))
             if on_progress is not None:
@@ -188,7 +190,7 @@ class FilesCore(Core):
         target, name = Path(to), path.rpartition("/")[2]
         if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
             if not is_artifact_path(path):
-                raise ServerError(f"the server lists the artifact {path!r}, which is no safe name for a file")
+                raise ServerError(f"the server lists the artifact {path!r}, which is not a safe name for a file")
             target /= name
         expected = CheckpointFile(path=path, size=found[0].size, sha256=found[0].sha256)
         with PartFile(target, expected, on_progress) as part:
@@ -232,7 +234,7 @@ class FilesCore(Core):
         target, suffix = Path(to), picture.media_type.rpartition("/")[2]
         if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
             if not _ID.fullmatch(item.id):
-                raise ServerError(f"the server lists {item.id!r}, which is no id")
+                raise ServerError(f"the server lists {item.id!r}, which is not an id")
             target /= f"{item.id}-{part}.{suffix}"
         expected = CheckpointFile(path=part, size=picture.size, sha256=picture.sha256)
         with PartFile(target, expected, None) as part_file:

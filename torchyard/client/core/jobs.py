@@ -300,7 +300,7 @@ class JobsCore(Core):
             raise error_of(refused.code, refused.message)
         if answer.price is None:
             raise ServerError(
-                f"{self._connection.server.url} does not tell what a stop would cost: it is of an older version"
+                f"{self._connection.server.url} cannot say what a stop would cost: its version is too old"
             )
         return answer.price
 

@@ -39,7 +39,7 @@ class NotificationsCore(Core):
         named = next((target for target in found.values() if target.name == ref), None)
         target_id = only_id(ref, {target.id: target.name for target in found.values()}) if named is None else named.id
         if target_id is None:
-            raise NotFound(f"there is no target with the name or id {ref!r}")
+            raise NotFound(f"there is no notification channel with the name or id {ref!r}")
         return found[target_id]
 
     async def add(

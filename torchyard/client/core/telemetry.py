@@ -236,7 +236,7 @@ class TelemetryCore(Core):
         while found.taken_at is None:
             if time.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"the worker of job {job_id} has not answered within {timeout:g} s: it prepares the job, or is away"
+                    f"the worker of job {job_id} did not answer within {timeout:g} s: it prepares the job, or is away"
                 )
             await self._connection.sleep(_STACKS_POLL_S)
             found = await self._connection.answer(calls.stacks(job_id))

@@ -24,7 +24,7 @@ def require_inside(pattern: str) -> None:
 def _inside(pattern: str) -> str:
     require_inside(pattern)
     if not set(pattern.split("/")) - {"", "."}:
-        raise ValueError(f"{pattern!r} names no file: `**` is all that the program writes")
+        raise ValueError(f"{pattern!r} names no file; `**` means all files that the program writes")
     return pattern
 
 

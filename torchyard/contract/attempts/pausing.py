@@ -26,7 +26,7 @@ class PausePoint:
             case ["epochs" | "steps" as unit, number] if number.isdecimal() and int(number) > 0:
                 return cls(unit, int(number))
             case _:
-                raise ValueError(f"{text!r} is no point to pause at, such as epochs:3")
+                raise ValueError(f"{text!r} is not a point to pause at, such as epochs:3")
 
     @property
     def document(self) -> dict[str, int]:

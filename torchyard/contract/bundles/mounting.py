@@ -51,7 +51,7 @@ def canonical(mounts: Any) -> Any:
 def _canonical(place: str) -> str:
     if "/" not in place:
         if place in {".", ".."} or (place and not _NAME.fullmatch(place)):
-            raise ValueError(f"{place[:100]!r} is no name of a mount: write ./{place[:100]} for a path")
+            raise ValueError(f"{place[:100]!r} is not a name of a mount: write ./{place[:100]} for a path")
         return place
     parts = [part for part in place.split("/") if part not in {"", "."}]
     if place.startswith("/") or ".." in parts or not parts:

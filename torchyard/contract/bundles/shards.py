@@ -100,14 +100,14 @@ def _shards(line: str, where: str) -> dict[str, int]:
         raise DataError(f"{where}: the index has format {str(head.get('format'))[:20]}, this version reads {FORMAT}")
     rows = head.get("shards")
     if not isinstance(rows, list):
-        raise DataError(f"{where}: `shards` is no list")
+        raise DataError(f"{where}: `shards` is not a list")
     shards: dict[str, int] = {}
     for row in cast(list[Any], rows):
         match row:
             case [str(name), int(size)] if size >= 0 and name not in shards and name_problem(name) is None:
                 shards[name] = size
             case _:
-                raise DataError(f"{where}: {str(row)[:200]!r} is no name of a shard and its size")
+                raise DataError(f"{where}: {str(row)[:200]!r} is not a name of a shard and its size")
     return shards
 
 

@@ -122,7 +122,7 @@ def _longest(pool: PoolReport) -> timedelta | None:
 
 
 def _unknown(name: str, pools: Collection[str]) -> str:
-    return f"there is no pool {name}: {suggestion(name, sorted(pools))}" if pools else "there is no pool"
+    return f"there is no pool {name}; {suggestion(name, sorted(pools))}" if pools else "there is no pool"
 
 
 def _invalid(*errors: FieldError) -> InvalidSpec:

@@ -49,11 +49,11 @@ def members(read: Callable[[int, int], bytes], *, size: int) -> Generator[tuple[
         if block == END[:BLOCK]:
             return
         if len(block) < BLOCK or block[257:262] != b"ustar":
-            raise DataError("it is torn, or no archive of a checkpoint")
+            raise DataError("it is incomplete, or no archive of a checkpoint")
         path, length = _member(block, records)
         start, end = at + BLOCK, at + BLOCK + length
         if length < 0 or end > size:
-            raise DataError("it is torn: it ends within a file")
+            raise DataError("it is incomplete: it ends within a file")
         kind = block[156:157]
         if kind == _PLAIN and not skips:
             yield path, start, length

@@ -40,7 +40,7 @@ def picture_of(content: bytes) -> Picture:
         raise TooLarge(f"it has {len(content)} bytes: a picture may have {PICTURE_BYTES}")
     found = _read(content)
     if found is None:
-        raise ValueError("it is no PNG, JPEG or WebP")
+        raise ValueError("it is not a PNG, JPEG or WebP")
     if not found.width or not found.height:
         raise ValueError("its header says no size")
     if found.width * found.height > PICTURE_PIXELS:

@@ -62,14 +62,14 @@ def _host(written: str) -> str:
         try:
             return str(ipaddress.IPv6Address(written[1:-1]))
         except ValueError:
-            raise ValueError(f"{written} is no IPv6 address") from None
+            raise ValueError(f"{written} is not an IPv6 address") from None
     host = written.lower().removesuffix(".")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:
-            raise ValueError(f"{written} is no IPv4 address: write four numbers from 0 to 255") from None
+            raise ValueError(f"{written} is not an IPv4 address: write four numbers from 0 to 255") from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise ValueError(f"{written[:253]} is no name of a host")
+        raise ValueError(f"{written[:253]} is not a name of a host")
     return host

@@ -34,7 +34,7 @@ class SecretRef(Schema):
 def _are_the_users(env: dict[str, Any]) -> dict[str, Any]:
     for name, value in env.items():
         if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"{name[:200]!r} is no name of an environment variable")
+            raise ValueError(f"{name[:200]!r} is not a name of an environment variable")
         if _RESERVED.fullmatch(name):
             raise ValueError(f"{name} is set by the service and cannot be chosen")
         if name == PYTHONPATH:

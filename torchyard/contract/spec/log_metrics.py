@@ -46,7 +46,7 @@ def _checked(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groupindex
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is no regular expression: {error}") from None
+        raise ValueError(f"is not a regular expression: {error}") from None
     if VALUE not in groups:
         raise ValueError(f"has no group (?P<{VALUE}>…), which is the number: 'loss=(?P<{VALUE}>[0-9.e+-]+)'")
     return pattern

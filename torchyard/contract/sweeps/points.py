@@ -208,7 +208,7 @@ def _set(raw: dict[str, JsonValue], key: str, value: JsonValue, styles: Mapping[
         config = raw["config"] = dict(_object(raw, "config", key=key))
         args = config.get("args", [])
         if not isinstance(args, list):
-            raise ValueError("config.args is no list")
+            raise ValueError("config.args is not a list")
         ends = config.get("command") is None  # after the name of a command, `--` may stand before its own options
         config["args"] = with_argument(args, key, value, style=styles.get(key), ends=ends)
         return
@@ -226,7 +226,7 @@ def _object(place: Mapping[str, JsonValue], name: str, *, key: str) -> Mapping[s
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ValueError(f"{name} is no object, so there is no {key}")
+        raise ValueError(f"{name} is not an object, so there is no {key}")
     return found
 
 

@@ -32,8 +32,9 @@ def parse_code(text: str) -> JoinCode:
     found = _CODE.fullmatch(text.strip())
     if found is None:
         raise InvalidRequest(
-            f"this is no code of Torchyard: it has {len(text.strip())} characters, and one is"
-            f" {'|'.join(get_args(CodeKind))}, a dot, 64 digits or `ca`, a dot, and 32 characters. Copy all of the line"
+            f"this is not a code of Torchyard: it has {len(text.strip())} characters, and one is "
+            f"{'|'.join(get_args(CodeKind))}, a dot, 64 digits or `ca`, a dot, and 32 characters. "
+            "Copy all of the line"
         )
     fingerprint = None if found[2] == _OF_AUTHORITY else found[2]
     return JoinCode("worker" if found[1] == "worker" else "user", fingerprint, found[3])

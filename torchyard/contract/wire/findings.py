@@ -118,7 +118,7 @@ def _error(place: _Place, finding: Any) -> FieldError:
 def _of_tag(place: _Place, context: Any) -> FieldError:
     name, tags = context["discriminator"].strip("'"), _tags(place.kind)
     near = wording.nearest(str(context.get("tag", "")), tags)
-    meant = f": did you mean {near}?" if near else ""
+    meant = f"; did you mean {near}?" if near else ""
     return FieldError(".".join((*place.path, name)), f"must be {wording.listed(tags)}{meant}")
 
 

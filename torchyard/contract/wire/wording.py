@@ -20,14 +20,18 @@ def allowing(pattern: str, words: str) -> str:
 
 def unknown_key(name: str, known: Collection[str]) -> str:
     """Says that a key is not there, which one may be meant, and which there are."""
-    return f"is not a known key; {suggestion(name, known)}" if known else "is not a known key: none is allowed here"
+    return (
+        f"unknown key `{name[:_LONGEST]}`; {suggestion(name, known)}"
+        if known
+        else "unknown key: no keys are allowed here"
+    )
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
     """Returns `did you mean epochs? Known: epochs, seed`, of names that are ours."""
     listed = ", ".join([*known][:_MOST_KEYS])
     near = nearest(name, known)
-    return f"did you mean {near}? Known: {listed}" if near else f"known: {listed}"
+    return f"did you mean `{near}`? Known: {listed}" if near else f"known: {listed}"
 
 
 def nearest(name: str, known: Collection[str]) -> str:
@@ -88,7 +92,7 @@ _TIME = _plain("must be a time with its zone: 2026-01-31T12:00:00Z")
 _DURATION = _plain("must be a duration: 90s, 15m, 24h or 7d")
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": _plain("is missing"),
-    "extra_forbidden": _plain("is not a known key"),
+    "extra_forbidden": _plain("unknown key"),
     "value_error": _raised,
     "assertion_error": _raised,
     "json_invalid": _plain("is not JSON"),

@@ -57,7 +57,7 @@ def export(
         0.0
     """
     if to not in FORMATS:
-        raise ExportError(f"{to!r} is no format: choose one of {', '.join(FORMATS)}")
+        raise ExportError(f"{to!r} is not a format: choose one of {', '.join(FORMATS)}")
     where = Path(path)
     names = _names(model, to, adapter=adapter)
     refuse_taken(where, names, force=force)

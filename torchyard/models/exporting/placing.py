@@ -21,11 +21,11 @@ def refuse_taken(path: Path, names: Collection[str] | None, *, force: bool) -> N
     With `force`, a file may be replaced by a file, and a folder by a folder if it has no other files than these.
     """
     if not path.parent.is_dir():
-        raise ExportError(f"{path.parent} is no folder: make it first")
+        raise ExportError(f"{path.parent} is not a folder: make it first")
     if not os.path.lexists(path):
         return
     if not force:
-        raise ExportError(f"{path} is there already: choose another path, or replace it with --force")
+        raise ExportError(f"{path} exists: choose another path, or replace it with --force")
     if names is None:
         if path.is_dir():
             raise ExportError(f"{path} is a folder: name a file")
@@ -93,7 +93,7 @@ def _rename(aside: Path, path: Path, *, force: bool) -> None:
     try:
         os.link(aside, path)  # unlike a rename, it replaces nothing
     except FileExistsError:
-        raise ExportError(f"{path} is there already: another program has just written it") from None
+        raise ExportError(f"{path} exists: another program has just written it") from None
     except OSError:  # a file system without links
         aside.rename(path)
     return None

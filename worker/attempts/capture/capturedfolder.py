@@ -142,7 +142,7 @@ class CapturedFolder:
             self._is_whole = False
             if not self._final:
                 copy.discard()
-                raise Torn(f"{match.parts[-1]} is not whole")
+                raise Torn(f"{match.parts[-1]} is incomplete")
         return copy
 
     def _is_torn(self, match: Match, copy: FileCopy) -> bool:

@@ -180,7 +180,7 @@ class Capturing:
         chosen = self._last(new, matching, completed=completed, warn=warn) if final else self._due(new, rests, warn)
         self._chosen = {item.parts: item for item in chosen}
         for left_out in [each for item in chosen for each in _left_out(item)[:1]]:
-            self._say(left_out, "is a link or no file: its checkpoint is stored without what is", warn)
+            self._say(left_out, "is a link or not a file: its checkpoint is stored without it", warn)
         self._queue.add(item.match for item in chosen)
         now = time.monotonic()
         self._next_look = now + max(self._look_s, LOOK_SHARE * (now - began))
@@ -302,7 +302,7 @@ class Capturing:
         copy = CapturedCopy(self._run, self._blobs, candidate, step=step, limit=self._limit, is_last=final)
         if copy.damaged and not final:
             copy.discard()
-            raise Torn("it is not whole")
+            raise Torn("it is incomplete")
         return copy
 
     def _refuse(self, match: Match, error: DataError, *, warn: Warn) -> None:
@@ -321,7 +321,7 @@ class Capturing:
             self._refused |= new
 
     def _say_left_out(self, parts: Parts, why: str, warn: Warn) -> None:
-        self._say(parts, f"is not stored as a checkpoint: {why}", warn)
+        self._say(parts, f"was not stored as a checkpoint: {why}", warn)
 
     def _say(self, parts: Parts, what: str, warn: Warn) -> None:
         own = rundirs.own_path(parts)

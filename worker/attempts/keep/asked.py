@@ -92,7 +92,7 @@ class AskedFiles:
         except Unavailable:
             raise
         except Exception:
-            logger.exception("%s: files of its folder cannot be kept", order.job_id)
+            logger.exception("%s: cannot store files of its working folder", order.job_id)
             self._answer(order, "it cannot be stored: see the worker's log")
         return True
 
@@ -147,7 +147,7 @@ class AskedFiles:
         with suppress(StaleClaim):  # nobody waits for it any more
             self._store.answer_keep(order, refused=refused)
         stored = self._answers[order].stored if order in self._answers else 0
-        logger.info("%s: %d files of its folder are kept: %s", order.job_id, stored, refused or "all")
+        logger.info("%s: stored %d files of its working folder: %s", order.job_id, stored, refused or "all")
         with suppress(OSError):  # the remains of a copy are removed after a day
             self._forget(order)
 

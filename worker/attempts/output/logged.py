@@ -44,10 +44,10 @@ class LoggedMetrics:
                 try:
                     self._compiled.append((f"{_COUNTED}{index}", LinePattern.of(pattern)))
                 except ValueError as error:
-                    warn(batch, f"metrics.patterns.{index} is no expression of RE2, and finds nothing: {error}")
+                    warn(batch, f"metrics.patterns.{index} is not an RE2 expression, and finds nothing: {error}")
         return self._compiled
 
     def _leave_out(self, count: int, batch: Batch) -> None:
         if not self._has_said:
             self._has_said = True
-            warn(batch, f"metrics.patterns take long to search: {count} lines were left out, and more may be")
+            warn(batch, f"metrics.patterns are slow: {count} lines were not searched, and more may follow")

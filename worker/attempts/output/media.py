@@ -124,17 +124,17 @@ class ShownItems:
         if self._left_out <= _MOST_TOLD:
             more = "; further ones are not reported" if self._left_out == _MOST_TOLD else ""
             key = printable(self._mask.text(line.key))[:_KEY_SHOWN]
-            warn(batch, f"{line.kind} {key!r} of step {line.step} is not stored: {why}{more}")
+            warn(batch, f"{line.kind} {key!r} of step {line.step} was not stored: {why}{more}")
 
 
 def _data_of(line: Shown) -> dict[str, object] | None:
     """Returns the data of the item. Raises ValueError if the kind of item does not have what the line has."""
     if line.kind in _FILES:
         if line.files.keys() not in _FILES[line.kind] or line.data is not None:
-            raise ValueError(f"it has not the files of an {line.kind}")
+            raise ValueError(f"it does not have the files of an {line.kind}")
         return None
     if line.files or line.data is None:
-        raise ValueError(f"it has not the data of a {line.kind}")
+        raise ValueError(f"it does not have the data of a {line.kind}")
     return media_data(line.kind, line.data)
 
 

@@ -73,7 +73,7 @@ class BestBringer:
             folder.mkdir()
             return all(self.blobs.copy_out(file["sha256"], folder / file["path"], check=self.check) for file in files)
         except (OSError, NotFound) as error:
-            logger.warning("checkpoint %s is not measured again: %s", best.id, error)
+            logger.warning("checkpoint %s was not re-evaluated: %s", best.id, error)
             return False
 
 

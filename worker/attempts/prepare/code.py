@@ -60,7 +60,7 @@ def resolve(url: str, allowed: Sequence[Path]) -> Path:
         raise DataError(f"{url} is not a path")
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(root)) for root in allowed):
-        raise DataError(f"{path} is not below a folder that this worker allows (--allow-path)")
+        raise DataError(f"{path} is not in a folder that this worker allows (--allow-path)")
     if not os.path.exists(real):  # noqa: PTH110 Path.exists raises for a name that is too long
         raise DataError(f"there is no {path}")
     if not os.access(real, os.R_OK):
@@ -103,7 +103,7 @@ def entrypoint(code: Path, name: str, *, shown: Path) -> Path:
     """Returns the path of the script `name` in the folder `code`, which messages call `shown`. Raises DataError."""
     script = Path(os.path.realpath(code / name))
     if not script.is_relative_to(code):
-        raise DataError(f"{shown / name} lies outside the code folder")
+        raise DataError(f"{shown / name} is outside the code folder")
     if not os.path.isfile(script):  # noqa: PTH113 Path.is_file raises for it, too
         raise DataError(f"there is no {shown / name}")
     return script

@@ -190,7 +190,7 @@ class Preparation:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
             return
         logger.warning(
-            "%s: the run directory %d belongs to an attempt that this database does not know; it is moved aside",
+            "%s: moved the run directory %d aside: this database does not know its attempt",
             self.key.job_id,
             self.key.number,
         )

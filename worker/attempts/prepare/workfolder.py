@@ -43,7 +43,7 @@ def trim(run: RunDir, facts: AttemptFacts, bundles: BundleCache) -> None:
     try:
         workfolders.trim(run, tree)
     except OSError as error:
-        logger.warning("%s: the working folder cannot be trimmed: %s", run.root.parent.name, error)
+        logger.warning("%s: cannot trim the working folder: %s", run.root.parent.name, error)
 
 
 @dataclass(frozen=True, kw_only=True)

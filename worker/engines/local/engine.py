@@ -151,7 +151,7 @@ class LocalEngine:
         except OSError as error:
             # The supervisor that gets the signal knows only the grace of its plan.
             number = signal.SIGKILL if requester.overdue else signal.SIGTERM
-            logger.warning("%s: cannot write a stop request, so %s is sent: %s", handle.key.job_id, number.name, error)
+            logger.warning("%s: cannot write a stop request; sending %s: %s", handle.key.job_id, number.name, error)
             process.send(supervisor, number)
 
     def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
@@ -231,7 +231,7 @@ class LocalEngine:
         """Returns the launcher, and a note for the owner if a warm start is not possible."""
         if plan.is_command:
             if plan.launcher == "warm":
-                raise ConfigError("launcher: warm is not possible: a command is executed anew. Leave the launcher out")
+                raise ConfigError("launcher: warm cannot start a command: omit the launcher")
             return CommandLauncher(), None
         if plan.launcher == "torchrun":
             return self._cold_launcher, None

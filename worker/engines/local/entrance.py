@@ -41,9 +41,7 @@ def reach(run: RunDir, call: Call) -> socket.socket:
     try:
         key = run.door_key.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(
-            "nothing can be started in this attempt: it was started before its worker could do that"
-        ) from None
+        raise ConfigError("nothing can be started in this attempt: its worker was too old when it began") from None
     content = call.to_json().encode()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -31,7 +31,7 @@ def kill_attempt(run: RunDir, key: AttemptKey) -> list[ProcessIdentity]:
         if run.root.exists():
             write_record(run.stop, StopRequest(reason=EndReason.WORKER_LOST, grace=timedelta()))
     except OSError as error:
-        logger.warning("%s: cannot write a stop request; its processes are killed at once: %s", key.job_id, error)
+        logger.warning("%s: cannot write a stop request; killing its processes: %s", key.job_id, error)
         supervisor = None
     deadline = time.monotonic() + DEADLINE_S
     while supervisor is not None and process.is_alive(supervisor) and time.monotonic() < deadline:
@@ -50,7 +50,7 @@ def kill_leftovers(runs: Path, keep: Collection[AttemptKey]) -> None:
         key, run = AttemptKey(path.parent.name, int(path.name)), RunDir(path)
         if key in keep or not _may_run(run, key):
             continue
-        logger.warning("%s: attempt %d was rescued; its processes are stopped", key.job_id, key.number)
+        logger.warning("%s: attempt %d was rescued; stopping its processes", key.job_id, key.number)
         kill_attempt(run, key)
 
 

@@ -259,7 +259,7 @@ def _read_exactly(connection: socket.socket) -> bytes:
     while len(read) < _PROOF:
         part = connection.recv(_PROOF - len(read))
         if not part:
-            raise ConnectionError("it has closed the connection")
+            raise ConnectionError("it closed the connection")
         read += part
     return read
 

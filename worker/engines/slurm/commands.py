@@ -90,7 +90,7 @@ class Commands:
             raise Refused(said, passes=True)
         if _REFUSED.search(said):
             raise Refused(said, passes=False)
-        raise NoAnswer(said or f"sbatch has ended with code {code}, and said nothing")
+        raise NoAnswer(said or f"sbatch failed with exit code {code} and no message")
 
     def list_jobs(self) -> str:
         """Returns a line, as LISTED, for each job of this user that Slurm remembers. Raises NoAnswer."""
@@ -145,14 +145,14 @@ class Commands:
         try:
             output, errors = command.communicate(text.encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise NoAnswer(f"{argv[0]} has not answered within {seconds:.0f} s") from None
+            raise NoAnswer(f"{argv[0]} did not answer within {seconds:.0f} s") from None
         finally:
             if command.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(command.pid, signal.SIGKILL)
                 _reap(command)
         if len(output) > _MOST_OUTPUT:
-            raise NoAnswer(f"{argv[0]} has said more than {_MOST_OUTPUT >> 20} MiB")
+            raise NoAnswer(f"{argv[0]} printed more than {_MOST_OUTPUT >> 20} MiB")
         return command.wait(), output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 

@@ -154,7 +154,7 @@ class SlurmEngine:
         return read
 
     def reach(self, handle: Handle, call: Call) -> socket.socket:
-        raise ConfigError("a job of a pool runs on nodes of its cluster, in which nothing can be started from here")
+        raise ConfigError("programs and shells cannot be started in jobs of a pool")
 
     def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[base.StrayMemory]:
         return []

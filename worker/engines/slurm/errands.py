@@ -40,6 +40,6 @@ class Errands:
             try:
                 command()
             except (NoAnswer, OSError) as error:
-                logger.warning("a command of Slurm has no answer: %s", error)
+                logger.warning("a Slurm command did not answer: %s", error)
             except Exception:  # the next ones are called whatever happens
-                logger.exception("a command of Slurm failed")
+                logger.exception("a Slurm command failed")

@@ -37,7 +37,7 @@ class OtherJobs:
             if not job.ended and name not in self._cancelled_at and self._is_other(name, keep, names)
         ]
         for name in others:
-            logger.warning("the job %s in Slurm belongs to no attempt that is open; it is cancelled", name)
+            logger.warning("cancelled the Slurm job %s, which belongs to no open attempt", name)
             self._cancelled_at[name] = now
         return others
 

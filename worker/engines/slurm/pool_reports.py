@@ -50,7 +50,7 @@ class PoolReports:
             self._newest = read_pool(self._commands, self._settings)
         except Exception as error:  # the thread goes on whatever happens
             if not isinstance(error, NoAnswer):
-                logger.exception("the description of the partition cannot be read")
+                logger.exception("cannot read the description of the partition")
             newest, obstacle = self._newest, f"Slurm does not describe the partition: {error}"
             self._newest = PoolReport.from_dict({**newest.to_dict(), "obstacle": obstacle})
             return False

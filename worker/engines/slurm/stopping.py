@@ -27,7 +27,7 @@ class Stopping:
             if not tracked.request_stop(reason, grace=grace):
                 return
         except OSError as error:
-            logger.warning("%s: cannot write a stop request, so only Slurm is asked: %s", tracked.name, error)
+            logger.warning("%s: cannot write a stop request; asking Slurm only: %s", tracked.name, error)
             self._soon(lambda: self._tell_without_request(tracked, at_once=not grace))
             return
         if tracked.requester.stuck or (tracked.requester.overdue and not tracked.fresh):

@@ -90,7 +90,7 @@ def _chosen(asked: ClusterRequest) -> Iterator[str]:
 
 def _checked(field: str, value: str, pattern: re.Pattern[str] = _PLAIN) -> str:
     if pattern.fullmatch(value) is None:
-        raise ConfigError(f"slurm.{field}: {value[:100]!r} is no name that Slurm can have")
+        raise ConfigError(f"slurm.{field}: {value[:100]!r} is not a name that Slurm can have")
     return value
 
 

@@ -61,7 +61,7 @@ class Neighbours:
         opened = os.open(real, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if not stat.S_ISSOCK(os.fstat(opened).st_mode):
-                raise Refused(f"{path} is no socket")
+                raise Refused(f"{path} is not a socket")
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 connection.settimeout(_CONNECT_S)

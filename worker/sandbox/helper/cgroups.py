@@ -104,7 +104,7 @@ class Cgroups:
             for name in sorted(available):
                 (root / "cgroup.subtree_control").write_text(f"+{name}")
         except OSError as error:
-            raise ConfigError(f"--cgroup {root} is no cgroup v2 that the helper may use: {error}") from None
+            raise ConfigError(f"--cgroup {root} is not a cgroup v2 that the helper may use: {error}") from None
         return _CONTROLLERS - available
 
 

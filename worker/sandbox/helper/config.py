@@ -114,5 +114,5 @@ def _user(text: str) -> tuple[int, int]:
 def _size(text: str) -> int:
     number, unit = (text[:-1], text[-1:].lower()) if text[-1:].lower() in _UNITS else (text, "")
     if not number.isdecimal() or not int(number):
-        raise ArgumentTypeError(f"{text} is no size: write bytes, or for instance 8g")
+        raise ArgumentTypeError(f"{text} is not a size: write bytes, or for instance 8g")
     return int(number) * _UNITS.get(unit, 1)

@@ -130,4 +130,4 @@ def receive(connection: socket.socket, *kinds: type[T]) -> T | None:
     for kind in kinds:
         if values.get("kind") == kind.kind:
             return kind.from_dict(values)
-    raise ValueError("this is no message that is expected here")
+    raise ValueError("this is not a message that is expected here")

@@ -29,5 +29,5 @@ def test_it_works_in_the_folder_of_another_job(server: FakeServer, words: list[s
 
 def test_it_does_not_take_packages_beside_those_of_another_job(server: FakeServer) -> None:
     done = run_in_process(["dev", "--from", "job_1", "--requirements", "r.txt"], environment(server.url, TOKEN))
-    assert (done.returncode, "leave --requirements out" in done.stderr) == (2, True)
+    assert (done.returncode, "omit --requirements" in done.stderr) == (2, True)
     assert server.requests == []

@@ -74,8 +74,8 @@ def test_options_after_the_job_are_the_programs(job: Peer) -> None:
 @each_row(
     ("words", "said"),
     [
-        (["exec", "job_1"], "name the program"),
-        (["exec", "job_1", "--"], "name the program"),
+        (["exec", "job_1"], "give a program"),
+        (["exec", "job_1", "--"], "give a program"),
         (["exec", "--rank", "-1", "job_1", "ls"], "--rank"),
         (["exec", "job_1", "--", "ls", "x" * 100_001], "100000"),
     ],

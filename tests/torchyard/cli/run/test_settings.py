@@ -144,9 +144,9 @@ def test_the_origin_of_each_value_is_shown(tmp_path: Path) -> None:
 def test_neither_takes_a_program(tmp_path: Path) -> None:
     for option in ("--config", "--init"):
         done = _run(tmp_path, "run", option, "train.py")
-        assert (done.returncode, "leave out train.py" in done.stderr) == (2, True)
+        assert (done.returncode, "omit train.py" in done.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
-    assert "name the program" in _run(tmp_path, "run").stderr
+    assert "give a program" in _run(tmp_path, "run").stderr
     for old in ("config", "init"):
         done = _run(tmp_path, old)
         assert (done.returncode, f"`run --{old}`" in done.stderr) == (2, True)
@@ -205,7 +205,7 @@ def test_a_program_is_read_without_pydantic_until_a_service_starts(tmp_path: Pat
     done = run(
         [sys.executable, "-P", "-c", program, *words], env=env, cwd=tmp_path, stderr=PIPE, text=True, check=False
     )
-    assert [line[:21] for line in done.stderr.splitlines()] == ["No server is set. Sta", "error: a job starts n", "[]"]
+    assert [line[:21] for line in done.stderr.splitlines()] == ["No server is set. Sta", "error: a job cannot s", "[]"]
 
 
 @pytest.mark.parametrize(

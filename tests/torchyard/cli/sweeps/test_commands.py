@@ -64,10 +64,10 @@ def test_the_keys_of_points_are_completed_too(server: FakeServer) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("trainer: script\nparameters: {lr: [1]}", "is a job spec: put it below the key `job`"),
+        ("trainer: script\nparameters: {lr: [1]}", "is a job spec, not a sweep: put it under the key `job`"),
         ("parameters: {lr: [1]}\njob: {}", "is no sweep"),
         ("parameters: {args.a: 1..1000, args.b: 1..1000}\njob: {trainer: script}", "1000000 points, and at most 10000"),
-        ("parameters: {lerning: [1]}\njob: {trainer: image-classification}", "lerning is not a key"),
+        ("parameters: {lerning: [1]}\njob: {trainer: image-classification}", "unknown key lerning"),
         ("[]", "not a job spec"),
     ],
 )
@@ -86,8 +86,8 @@ def test_a_sweep_takes_what_goes_for_its_job_and_no_option_that_says_what_varies
     assert (sent(server)["name"], sent(server)["job"]) == ("mine", {**RECIPE, "visibility": "team"})
     count = len(server.requests)
     for arguments, said in (
-        (["--trials", "3"], "says what varies: leave out --trials"),
-        (["--sweep", "lr=1,2"], "says what varies: leave out --sweep"),
+        (["--trials", "3"], "is already a sweep: omit --trials"),
+        (["--sweep", "lr=1,2"], "is already a sweep: omit --sweep"),
     ):
         done = run(server, "submit", "-", *arguments, stdin=FILE)
         assert done.returncode == 2 and said in done.stderr, done.stderr
@@ -229,7 +229,10 @@ def test_sweeps_are_listed(server: FakeServer) -> None:
     server.on(PATH, page([]))
     assert "No such sweeps. Submit one: " in run(server, "sweep", "ls").stderr
     wrong = run(server, "sweep", "ls", "--state", "done")
-    assert (wrong.returncode, "'done' is no state of a sweep: it must be one of running" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "'done' is not a state of a sweep: it must be one of running" in wrong.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_the_jobs_of_a_sweep_are_listed_and_say_so(server: FakeServer) -> None:
@@ -303,7 +306,7 @@ def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer) -> None:
     run(server, "sweep", "extend", "lr", "--point", "lr=0.1,seed=3", "--point", '{"lr": 1}', "--max-parallel", "2")
     points = [{"config.optimizer.lr": 0.1, "config.training.seed": 3}, {"config.optimizer.lr": 1}]
     assert sent(server) == {"points": points, "max_parallel": 2}
-    for arguments, said in (((), "give --trials N"), (("--point", "lr"), "'lr' is no point")):
+    for arguments, said in (((), "give --trials N"), (("--point", "lr"), "'lr' is not a point")):
         refused = run(server, "sweep", "extend", "lr", *arguments)
         assert (refused.returncode, said in refused.stderr) == (2, True)
     server.on(f"{OF_ONE}/trials/2/promote", Answer(trial(2, state="queued"), 202))

@@ -90,7 +90,7 @@ def test_what_no_sweep_can_have_is_said_by_field(server: FakeServer, options: li
 
 def test_a_sweep_is_of_one_job(server: FakeServer) -> None:
     done = run(server, "submit", "-", "--sweep", "lr=1", stdin=f"{RECIPE}---\n{RECIPE}")
-    assert (done.returncode, "a sweep is of one" in done.stderr, server.requests) == (2, True, [])
+    assert (done.returncode, "a sweep needs one job" in done.stderr, server.requests) == (2, True, [])
 
 
 def test_a_program_is_run_as_a_sweep(server: FakeServer, tmp_path: Path) -> None:

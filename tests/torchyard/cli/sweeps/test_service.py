@@ -30,14 +30,14 @@ def test_a_sweep_is_submitted_shown_and_ended(team: Team) -> None:
     assert json.loads(changed.stdout)["max_parallel"] == 3
     assert team.run(ada, "ps", "--sweep", "lr", "--json").stdout == "[]\n"
     best = team.run(ada, "sweep", "best", "lr")
-    assert best.returncode == 1 and "no trial of lr has measured val/loss so far" in best.stderr
+    assert best.returncode == 1 and "no trial of lr has reported val/loss yet" in best.stderr
 
 
 def test_what_the_service_refuses_is_told_in_a_few_lines(team: Team) -> None:
     bob, eve = team.add("bob"), team.add("eve", Role.VIEWER)
     team.run(bob, "submit", "-", "--name", "bobs", stdin=FILE)
     for who, arguments, text, said in (
-        (bob, ("submit", "-"), FILE.replace("lr: [", "config.optimizer.lrr: ["), "did you mean lr"),
+        (bob, ("submit", "-"), FILE.replace("lr: [", "config.optimizer.lrr: ["), "did you mean `lr`?"),
         (bob, ("submit", "-"), FILE.replace("0.01", "-1"), "config.optimizer.lr"),
         (bob, ("sweep", "extend", "bobs", "--trials", "3"), "", "trials"),
         (bob, ("sweep", "rm", "bobs", "--yes"), "", "cancel"),

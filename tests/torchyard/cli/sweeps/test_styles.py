@@ -108,7 +108,7 @@ def test_an_option_says_how_truths_are_written(tmp_path: Path, how: str, trials:
         (SOURCE, "amp=1,2", {}, "amp is a flag without a value: write amp=true,false"),
         (SOURCE, "no-augment=true,false", {}, "no-augment switches augment off"),
         (FIRE, "x=true,false", {}, "write x=True,False"),
-        ("", "x=1", {"bools": ("y=flag",)}, "--sweep-bool y is of no argument that varies"),
+        ("", "x=1", {"bools": ("y=flag",)}, "--sweep-bool y names no argument that varies"),
         ("", "x=1", {"bools": ("x=on",)}, "write KEY=flag"),
         ("", "x=1", {"bools": ("x=flag",), "args": "{x}"}, "stands for its values"),
         ("", "x='a,b',c", {}, r'write the values as a list in JSON, x=\["a,b"'),
@@ -124,6 +124,6 @@ def test_what_the_program_would_take_otherwise_is_refused(
 
 def test_an_option_that_is_declared_in_two_ways_is_asked_for(tmp_path: Path) -> None:
     twice = "a.add_argument('--x', action='store_true')\nb.add_argument('--x')\n"
-    with pytest.raises(typer.BadParameter, match="declare x in two ways"):
+    with pytest.raises(typer.BadParameter, match="declare x differently"):
         arguments(tmp_path, twice, "x=true,false")
     assert arguments(tmp_path, twice, "x=true,false", bools=("x=flag",)) == ["--x", ""]

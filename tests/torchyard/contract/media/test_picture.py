@@ -86,13 +86,13 @@ def test_a_picture_of_markers_alone_is_not_read_to_its_end(unit: bytes) -> None:
     picture = encoded("JPEG")
     few, many = (b"\xff\xd8" + unit * count + picture[2:] for count in (MOST_MARKERS - 100, MOST_MARKERS))
     assert picture_of(few) == Picture("image/jpeg", 31, 17)
-    with pytest.raises(ValueError, match="it is no PNG, JPEG or WebP"):
+    with pytest.raises(ValueError, match="it is not a PNG, JPEG or WebP"):
         picture_of(many)
 
 
 @pytest.mark.parametrize("marker", [0x00, 0x01, 0x02, 0xBF, 0xC8, 0xD0, 0xD8, 0xD9, 0xDC, 0xF0])
 def test_a_picture_behind_a_marker_that_a_decoder_skips_is_refused(marker: int) -> None:
-    with pytest.raises(ValueError, match="it is no PNG, JPEG or WebP"):
+    with pytest.raises(ValueError, match="it is not a PNG, JPEG or WebP"):
         picture_of(hidden(marker))
 
 

@@ -76,7 +76,7 @@ def test_a_pattern_of_the_temporary_folder_is_refused_with_the_one_to_use(key: s
 def test_a_wrong_pattern_of_what_is_kept_is_named_by_its_place() -> None:
     assert refused(put(SCRIPT, "keep", ["results/*", "../x", "."])) == {
         "keep.1": "'../x' must be inside the working folder: relative, without `..`",
-        "keep.2": "'.' names no file: `**` is all that the program writes",
+        "keep.2": "'.' names no file; `**` means all files that the program writes",
     }
     assert parse_spec(put(SCRIPT, "keep", ["**", "a b/[x]*"])).model_dump()["keep"] == ["**", "a b/[x]*"]
     assert "keep" not in parse_spec(SCRIPT).model_dump()

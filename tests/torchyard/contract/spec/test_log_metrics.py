@@ -37,7 +37,7 @@ def test_a_metric_is_named_by_the_last_word_before_its_value(pattern: str, key: 
         (r"loss (\S+)", "has no group"),
         (r"loss \(?P<value>\S+", "has no group"),
         (r"loss [(?P<value>]", "has no group"),
-        (r"(?P<value>[", "is no regular expression"),
+        (r"(?P<value>[", "is not a regular expression"),
         (r"loss (?=x)(?P<value>\S+)", "RE2 has neither"),
         (r"(a)\1(?P<value>\S+)", "RE2 has neither"),
         (r"a++(?P<value>\S+)", "Write a+"),

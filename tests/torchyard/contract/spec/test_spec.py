@@ -458,7 +458,7 @@ def test_what_is_no_object_is_refused(raw: object) -> None:
 def test_an_unknown_trainer_is_refused(trainer: object) -> None:
     expected = {"trainer": "must be one of image-classification, segmentation, text-classification, causal-lm, script"}
     assert refused({}) == expected
-    assert refused({"trainer": trainer})["trainer"].removesuffix(": did you mean script?") == expected["trainer"]
+    assert refused({"trainer": trainer})["trainer"].removesuffix("; did you mean script?") == expected["trainer"]
 
 
 def test_every_wrong_field_is_named_at_once() -> None:

@@ -109,7 +109,7 @@ def test_a_request_has_the_keys_that_it_may_have() -> None:
     assert caught.value.errors == (
         FieldError(
             "lables",
-            "is not a known key; did you mean labels? Known: name, labels, priority, visibility, notes, "
+            "unknown key `lables`; did you mean `labels`? Known: name, labels, priority, visibility, notes, "
             "notes_before, archived",
         ),
     )
@@ -125,7 +125,7 @@ def test_unknown_keys_are_compared_and_listed_within_bounds() -> None:
     assert found.pop() == ("", "and 950 more")
     assert len(found) == 50
     assert "known: resources" in found[9][1]
-    assert {message for _, message in found[10:]} == {"is not a known key"}
+    assert {message for _, message in found[10:]} == {"unknown key"}
     assert max(len(name) for name, _ in found) == 200
 
 

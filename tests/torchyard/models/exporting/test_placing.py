@@ -84,7 +84,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     def overtake(_: Path) -> None:
         (tmp_path / "it").write_bytes(b"other")
 
-    with pytest.raises(ExportError, match="is there already"):
+    with pytest.raises(ExportError, match="exists"):
         place(tmp_path / "it", b"new", force=False, check=overtake)
     assert found(tmp_path) == {"it": b"other"}
 

@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_stored_is_told_once(run: RunDir) -> None:
     assert saved(found) == []
     said = texts(found)
     assert len(said) == 6
-    assert all("is not stored as a checkpoint" in text and "\x1b" not in text for text in said)
+    assert all("was not stored as a checkpoint" in text and "\x1b" not in text for text in said)
     assert look(relay, final=True) == []
 
 
@@ -272,7 +272,7 @@ def test_what_is_no_file_is_left_out_and_told(run: RunDir) -> None:
     os.mkfifo(folder / "pipe")
     found = look(relay_of(run, "out/*"), final=True, completed=True)
     assert contents(run, saved(found)[0]) == expected
-    assert texts(found) == ["out/checkpoint-1/link is a link or no file: its checkpoint is stored without what is"]
+    assert texts(found) == ["out/checkpoint-1/link is a link or not a file: its checkpoint is stored without it"]
 
 
 def test_a_folder_with_the_value_of_a_secret_in_a_name_is_left_out(run: RunDir) -> None:
@@ -288,7 +288,7 @@ def test_too_many_files_are_told(run: RunDir, monkeypatch: pytest.MonkeyPatch) -
     found = look(relay_of(run, "out/*"), final=True, completed=True)
     assert saved(found) == []
     assert texts(found) == [
-        "out/checkpoint-1 is not stored as a checkpoint: it has 3 files: a checkpoint has at most 2"
+        "out/checkpoint-1 was not stored as a checkpoint: it has 3 files: a checkpoint has at most 2"
     ]
 
 

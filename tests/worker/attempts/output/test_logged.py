@@ -52,7 +52,7 @@ def test_lines_are_counted_on_by_a_later_daemon() -> None:
 def test_an_expression_that_re2_does_not_take_is_told_and_the_others_count() -> None:
     points, said = read([r"(?P<value>\d+)\Z", LOSS], "loss=1")
     assert points == [("loss", 1, 1.0)]
-    assert len(said) == 1 and said[0].startswith("metrics.patterns.0 is no expression of RE2")
+    assert len(said) == 1 and said[0].startswith("metrics.patterns.0 is not an RE2 expression")
 
 
 def test_what_takes_longer_than_its_budget_is_left_out_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_what_takes_longer_than_its_budget_is_left_out_and_told_once(monkeypatch
         metrics.read([b"loss=1", b"loss=2"], batch, {})
     assert batch.logged == []
     assert [str(event.data["text"])[:52] for event in batch.events] == [
-        "metrics.patterns take long to search: 2 lines were l"
+        "metrics.patterns are slow: 2 lines were not searched"
     ]
 
 
@@ -70,11 +70,11 @@ def test_what_takes_longer_than_its_budget_is_left_out_and_told_once(monkeypatch
 def test_an_expression_whose_group_re2_does_not_see_is_told(pattern: str) -> None:
     points, said = read([pattern, LOSS], "P<value>x] loss=1")
     assert points == [("loss", 1, 1.0)]
-    assert said == ["metrics.patterns.0 is no expression of RE2, and finds nothing: it has no group value"]
+    assert said == ["metrics.patterns.0 is not an RE2 expression, and finds nothing: it has no group value"]
 
 
 def test_a_line_is_searched_no_further_when_its_matches_have_used_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logged.time, "thread_time", count(step=logged.CPU_S / 2).__next__)
     points, said = read([LOSS], " ".join(f"loss={number}" for number in range(9)), "loss=9")
     assert points == [("loss", 1, 0.0), ("loss", 1, 1.0)]
-    assert said == ["metrics.patterns take long to search: 1 lines were left out, and more may be"]
+    assert said == ["metrics.patterns are slow: 1 lines were not searched, and more may follow"]

@@ -101,7 +101,7 @@ def test_no_port_or_socket_of_others_is_reached(
     assert reached.open(0, path=str(attempt.run.job / "link")) != ""
     path = attempt.run.job / "foreign"
     assert reached.open(0, path=str(path)) == f"no process of this job listens at {path}"
-    assert reached.open(0, path=str(attempt.run.job / "ports")) == f"{attempt.run.job / 'ports'} is no socket"
+    assert reached.open(0, path=str(attempt.run.job / "ports")) == f"{attempt.run.job / 'ports'} is not a socket"
 
 
 def test_a_port_that_the_job_shares_with_others_is_not_reached(

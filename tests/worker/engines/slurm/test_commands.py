@@ -20,7 +20,7 @@ def test_a_command_whose_output_others_keep_open_is_given_up(tmp_path: Path, mon
     program.chmod(0o700)
     monkeypatch.setattr(commands, "_KILL_S", 0.2)
     try:
-        with pytest.raises(NoAnswer, match="squeue has not answered within 2 s"):
+        with pytest.raises(NoAnswer, match="squeue did not answer within 2 s"):
             Commands({"PATH": f"{tmp_path}:{os.environ['PATH']}"})._ask(["squeue"], seconds=2.0)  # pyright: ignore[reportPrivateUsage] others wait for 30 s
         wait_for(heir.exists, "the process that has the output")
         os.kill(int(heir.read_text()), 0)  # it lives: nobody has waited for it

@@ -91,7 +91,7 @@ class WarmProcess:
         with self._changed:
             while True:
                 if self._child is not None and self._is_outdated(self._child):
-                    logger.info("the warm process is replaced: its code or its packages have changed")
+                    logger.info("replacing the warm process: its code or packages changed")
                     self._release_child()
                 if self._child is not None and self._child.loaded is not None:
                     return self._child.loaded
@@ -135,7 +135,7 @@ class WarmProcess:
             except OSError as error:
                 self._problem = f"the warm process cannot be started: {error}"
             except Exception as error:  # without this thread, no other would ever start one
-                logger.exception("the warm process cannot be kept")
+                logger.exception("cannot keep the warm process")
                 self._problem = f"the warm process cannot be kept: {type(error).__name__}: {error}"
             early = bool(self._problem) or time.monotonic() - began < _EARLY_END_S
             early_ends = early_ends + 1 if early else 0
