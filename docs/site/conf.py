@@ -60,6 +60,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
+napoleon_use_rtype = False  # a sentence such as "The metric: its values" names no type
 
 html_theme = "basic"
 templates_path = ["."]

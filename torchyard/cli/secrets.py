@@ -41,7 +41,7 @@ def list_secrets(*, as_json: Json = False) -> None:
     output.show(
         found,
         output.table(("NAME", "SET"), [(secret.name, terminal.ago(secret.updated_at)) for secret in found]),
-        nothing="None.",
+        nothing="No secrets.",
         as_json=as_json,
     )
 

@@ -148,5 +148,5 @@ def _keep_exponents(node: yaml.Node) -> None:
 
 def _checked(spec: Any, place: str) -> dict[str, Any]:
     if not isinstance(spec, dict):
-        raise InvalidSpec(f"{place} is not a job spec, which is a mapping with the key `trainer`")
+        raise InvalidSpec(f"{place} is not a job spec: a mapping with the key `trainer`")
     return spec

@@ -52,7 +52,7 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
     output.show(
         found,
         output.table(("ID", "NAME", "STATE", "LAST USED", "SCOPES"), [_row(token) for token in found]),
-        nothing="None.",
+        nothing="No tokens.",
         as_json=as_json,
     )
 

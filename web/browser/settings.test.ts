@@ -54,7 +54,7 @@ test("a target is added, tried and removed", async () => {
   await page.getByRole("button", { name: "Add", exact: true }).click();
   const secret = await page.locator(".secret code").innerText();
   await page.getByRole("button", { name: "Test" }).click();
-  await page.getByText("delivered").waitFor();
+  await page.locator("td [role=status]", { hasText: "delivered" }).waitFor();
   const [{ headers, body }] = received as [(typeof received)[0]];
   const signed = `${headers["webhook-id"] as string}.${headers["webhook-timestamp"] as string}.${body}`;
   const mac = createHmac("sha256", Buffer.from(secret.replace("whsec_", ""), "base64")).update(signed);

@@ -217,7 +217,7 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved
 def test_an_empty_list_has_no_heading(server: FakeServer, noun: str) -> None:
     server.on(f"/v1/{noun}", page([]))
     done = run(server, noun, "ls")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "None.\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"No {noun}.\n")
 
 
 def test_a_worker_that_drains_is_drained_when_it_has_no_job(server: FakeServer) -> None:

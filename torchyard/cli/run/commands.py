@@ -31,7 +31,9 @@ def run(
     module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module, as for python -m.")] = False,
     detach: Annotated[
         bool | None,
-        typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit without following."),
+        typer.Option(
+            "--detach/--follow", "-d/-f", show_default=False, help="Submit without following, or follow (default)."
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The job's name. Default: the folder's, with a number if taken.")
@@ -134,7 +136,7 @@ def run(
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(metavar="CRON", help="Submit it on a schedule, with today's code: '0 2 * * *' (UTC)."),
+        typer.Option(metavar="CRON", help="Submit it on a schedule, with the code of now: '0 2 * * *' (UTC)."),
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the job. Repeatable.")

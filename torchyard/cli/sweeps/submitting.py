@@ -128,7 +128,7 @@ def _unmeasured(spec: SweepSpec) -> str | None:
     if any(f"(?P<{KEY}>" in each or key_of(each) == monitor for each in patterns):
         return None
     return (
-        f"{monitor} ranks the trials, and no --metric reports it: unless the program does, name one that it writes, as"
+        f"The metric {monitor} ranks the trials. Report it from the program, or extract one from its output:"
         r" --metric 'loss[ =:]+(?P<value>\S+)' --monitor loss"
     )
 

@@ -78,7 +78,7 @@ def test_run_makes_the_schedule_of_a_program(team: Team, folder: Path) -> None:
 def test_a_sweep_says_which_metric_ranks_where_no_pattern_finds_it(team: Team, folder: Path) -> None:
     sweep = ("run", "-d", "--sweep", "lr=0.1,1")
     done = _run(team, folder, *sweep, "train.py")
-    assert done.returncode == 0 and "val/loss ranks the trials, and no --metric reports it" in done.stderr, done.stderr
+    assert done.returncode == 0 and "The metric val/loss ranks the trials. Report it" in done.stderr, done.stderr
     for named in (("--metric", r"val/loss=(?P<value>\S+)"), ("--metric", r"acc (?P<value>\S+)", "--monitor", "acc")):
         found = _run(team, folder, *sweep, *named, "train.py")
         assert found.returncode == 0 and "ranks the trials" not in found.stderr, found.stderr

@@ -230,5 +230,5 @@ def test_an_unexpected_error_refuses_its_request_and_holds_up_no_other(
     asked_for(store, job_id, ["other"])
     asked_for(store, other, ["file"])
     AskedFiles(tmp_path / "runs", WorkerStore(store, worker)).answer_some()
-    assert "unexpected" in (newest(store, job_id).refused or "")
+    assert "worker's log" in (newest(store, job_id).refused or "")
     assert newest(store, other).files == 1
