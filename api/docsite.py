@@ -52,12 +52,14 @@ class DocSite:
         self._lock = Lock()
 
     def answer(self, request: Request, path: str) -> Response:
-        """Returns the file at a path below `/docs/`. Raises NotFound."""
-        name = f"{path}{_INDEX}" if not path or path.endswith("/") else path
+        """Returns the file at a path below `/docs/`; that of a page may lack its `.html`. Raises NotFound."""
         try:
             build = self._build()
-            if name in build.paths:
-                return _file(build, name).answer(request)
+            for name in _names(path):
+                if name in build.paths:
+                    return _file(build, name).answer(request)
+            if f"{path}/{_INDEX}" in build.paths:
+                return _redirect(f"{path.rpartition('/')[2]}/")
         except FileNotFoundError:  # there is no build, or the next one is being written
             return Response(_NOT_BUILT, status_code=404, media_type="text/html")
         if (page := request.app.state.website.instead(request)) is not None:
@@ -80,15 +82,22 @@ def install(app: FastAPI, folder: Path) -> None:
     site = DocSite(folder)
 
     async def go_to_index() -> Response:
-        return Response(
-            status_code=307, headers={"Location": "docs/"}
-        )  # relative: a proxy may have put it below a path
+        return _redirect("docs/")
 
     def read_docs(request: Request, path: str) -> Response:
         return site.answer(request, path)
 
     app.add_api_route("/docs", go_to_index, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/docs/{path:path}", read_docs, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return (f"{path}{_INDEX}",) if not path or path.endswith("/") else (path, f"{path}.html")
+
+
+def _redirect(target: str) -> Response:
+    """`target` is relative: a proxy may have put the site below a path."""
+    return Response(status_code=307, headers={"Location": target})
 
 
 def _file(build: _Build, name: str) -> Fixed:

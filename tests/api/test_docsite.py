@@ -37,6 +37,7 @@ def browser(service: ApiFixture, docs: Path, tmp_path: Path) -> Iterator[TestCli
     [
         ("", "README.html", HTML),
         ("sweeps.html", "sweeps.html", HTML),
+        ("sweeps", "sweeps.html", HTML),
         ("operating/", "operating/README.html", HTML),
         ("_static/site.css", "_static/site.css", "text/css; charset=utf-8"),
         ("searchindex.js", "searchindex.js", "text/javascript; charset=utf-8"),
@@ -55,12 +56,13 @@ def test_each_file_of_the_site_is_answered_and_revalidated(
     assert (head.status_code, head.content, head.headers["ETag"]) == (200, b"", answer.headers["ETag"])
 
 
-def test_the_address_without_a_slash_leads_to_the_contents_below_any_path_of_a_proxy(browser: TestClient) -> None:
-    answer = browser.get("/docs", follow_redirects=False)
-    assert (answer.status_code, urljoin("http://host/a/b/docs", answer.headers["Location"])) == (
-        307,
-        "http://host/a/b/docs/",
-    )
+@each_row("path", ["docs", "docs/operating"])
+def test_a_folder_without_a_slash_redirects_to_its_contents_below_any_path_of_a_proxy(
+    browser: TestClient, path: str
+) -> None:
+    answer = browser.get(f"/{path}", follow_redirects=False)
+    assert answer.status_code == 307
+    assert urljoin(f"http://host/a/b/{path}", answer.headers["Location"]) == f"http://host/a/b/{path}/"
 
 
 def test_the_policy_allows_the_sites_own_files_alone(browser: TestClient) -> None:
@@ -73,7 +75,6 @@ def test_the_policy_allows_the_sites_own_files_alone(browser: TestClient) -> Non
     "path",
     [
         "/docs/none.html",
-        "/docs/operating",
         "/docs/../secret.txt",
         "/docs/..%2fsecret.txt",
         "/docs/%2e%2e/secret.txt",

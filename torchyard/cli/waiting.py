@@ -44,8 +44,11 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
 
 def _reason(job: JobView) -> str:
     reason = job.status_reason
-    position = f"position {reason.position} in the queue: " if reason.position is not None else ""
-    return position + terminal.plain(reason.message)
+    message = terminal.plain(reason.message)
+    if reason.position is None:
+        return message
+    position = f"position {reason.position} in the queue"
+    return position if message == job.state else f"{position}: {message}"
 
 
 def _starts(job: JobView) -> str:

@@ -91,7 +91,7 @@ def _check_shared_memory(path: Path) -> Finding:
     fact = f"{path} has {terminal.size(free)} free of {terminal.size(total)}"
     if free >= _SHARED_MEMORY:
         return ok("shm", fact)
-    return warning("shm", f"{fact}: data loaders and NCCL share memory there, and a bus error ends them", advice)
+    return warning("shm", f"{fact}: data loaders and NCCL end with a bus error when it is full", advice)
 
 
 class _Timex(ctypes.Structure):

@@ -135,8 +135,8 @@ def _ports(nodes: Sequence[NodeFacts]) -> Finding:
         if peer.error is not None
     ]
     advice = (
-        "open all TCP ports above 1023 between the nodes, or name the network between them in TORCHYARD_INTERFACE:"
-        " ranks listen on ports that the kernel chooses"
+        "open all TCP ports above 1023 between the nodes, or set TORCHYARD_INTERFACE to the network interface between"
+        " them: ranks listen on ports that the kernel chooses"
     )
     if failures:
         return failed("ports", "; ".join(failures), advice)

@@ -301,9 +301,9 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server:
 
 def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) -> None:
     since = (NOW, NOW, "2026-01-02T02:00:00Z")
+    reasons = zip(since, (2, 2, 1), ("needs 2 devices", "needs 2 devices", "queued"), strict=True)
     waits = [
-        {"code": "waits", "message": "needs 2 devices", "since": moment, "position": place}
-        for moment, place in zip(since, (2, 2, 1), strict=True)
+        {"code": "waits", "message": message, "since": moment, "position": place} for moment, place, message in reasons
     ]
     ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
     server.on("/v1/jobs", Answer(job(status_reason=waits[0]), 201))
@@ -312,7 +312,8 @@ def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) 
     done = run(server, "submit", "-", "--follow", stdin="trainer: script")
     said = [line for line in done.stderr.splitlines() if "queue" in line]
     assert [line[10:] for line in said] == [
-        f"queued     position {place} in the queue: needs 2 devices" for place in (2, 1)
+        "queued     position 2 in the queue: needs 2 devices",
+        "queued     position 1 in the queue",
     ]
     local = datetime.fromisoformat(NOW).astimezone().strftime("%H:%M:%S")  # the server's time, whatever this clock says
     assert [text[:8] for text in (*said, done.stderr.splitlines()[-1])] == [local] * 3

@@ -47,7 +47,7 @@ def shell(job: JobArgument, *, rank: Rank = 0) -> None:
     """Open a shell inside a running job.
 
     It runs in the job's sandbox, with its devices and packages. The job continues when the shell ends. `~.` at the
-    start of a line disconnects. After a lost connection, run the same command to reconnect.
+    start of a line disconnects. After a lost connection it reconnects by itself, for up to 12 hours.
     """
     with connect() as client:
         raise typer.Exit(attach(client, client.get(job).id, [], rank=rank, has_terminal=True))

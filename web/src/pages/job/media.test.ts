@@ -273,9 +273,7 @@ test("a cell of the confusion matrix shows the misclassified samples that belong
   await rested();
   expect(textOf(host.querySelector(".said"))).toBe("true 3, predicted 5: 1, 10.0% of what is 3");
   const article = host.querySelector("article[aria-label='val/confusion']");
-  expect(textOf(article)).toContain(
-    "1 of the 2 samples of val/misclassified at step 10 is in this cell.",
-  );
+  expect(textOf(article)).toContain("1 of the 2 samples of val/misclassified at step 10 is in this cell.");
   expect(textsOf(article ?? host, "li")).toEqual(["5 instead of 3 (0.93)"]);
 });
 
