@@ -72,7 +72,7 @@ export class Figure {
 
   /** Returns for each pixel row of a half of the plot, and of some above it, how many pixels have the colour of one of the tokens. */
   async coloured(tokens: readonly string[], side: "left" | "right", above = 0): Promise<readonly number[]> {
-    return this.root.locator("canvas").evaluate(
+    return this.root.locator("canvas:not(.over)").evaluate(
       (canvas: HTMLCanvasElement, { tokens, side, above }) => {
         const over = canvas.parentElement?.querySelector(".u-over")?.getBoundingClientRect();
         const whole = canvas.getBoundingClientRect();
