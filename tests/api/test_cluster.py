@@ -9,6 +9,8 @@ from sqlalchemy import update
 from store.cluster import device_history, workers
 from store.cluster.facts import Sample
 from store.ids import new_id
+from store.queue import reservations
+from store.queue.reservations import Change
 from store.tables import Attempt
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
@@ -127,6 +129,17 @@ def test_a_worker_shows_its_devices_and_the_jobs_that_hold_them(service: ApiFixt
     service.end(claim, reason=EndReason.COMPLETED)
     freed = service.get(f"/v1/workers/{service.worker_id}")
     assert [device["job_id"] for device in freed["devices"]] == [None, None]
+
+
+def test_a_worker_names_the_job_of_a_reservation_to_who_may_list_the_job(service: ApiFixture) -> None:
+    service.end(service.start(service.submit()["id"]), reason=EndReason.COMPLETED)
+    job_id = service.submit(name="merger")["id"]
+    with service.database.write() as session:
+        reservations.reserve(session, [Change(service.worker_id, "cpu", None, job_id, due=5, bound=9)], known=set())
+    path, kept = f"/v1/workers/{service.worker_id}", {"kind": "cpu", "owner": "admin"}
+    assert service.get(path)["kept"] == [{**kept, "job_id": job_id, "name": "merger"}]
+    service.act_as("bob")
+    assert service.get(path)["kept"] == [{**kept, "job_id": None, "name": None}]
 
 
 def test_a_device_says_that_its_job_is_a_guest(service: ApiFixture) -> None:

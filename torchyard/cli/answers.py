@@ -37,6 +37,7 @@ class Estimate(Record):
 
 @_answer
 class StatusReason(Record):
+    code: str
     message: str
     estimate: Estimate | None = None
 

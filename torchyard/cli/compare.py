@@ -50,7 +50,7 @@ def compare(
     heading, *lines = output.table(headings, [_row(job, shown, latest[job.id]) for job in found])
     terminal.write(heading)
     for line, job in zip(lines, found, strict=True):
-        terminal.write(output.paint_state(line, job.state))
+        terminal.write(output.paint_state(line, output.state(job)))
     if len(keys) > len(shown):
         terminal.note(f"{len(keys) - len(shown)} more common metrics. Choose some with --key.")
     if offered is not None:
@@ -95,7 +95,7 @@ def _differing(specs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def _row(job: JobView, keys: Sequence[str], latest: Mapping[str, float]) -> tuple[str, ...]:
     best = f"{terminal.number(job.best.value)} {job.best.metric}" if job.best is not None else _ABSENT
     values = (terminal.number(latest[key]) if key in latest else _ABSENT for key in keys)
-    return (job.id, job.name, job.state, best, *values)
+    return (job.id, job.name, output.state(job), best, *values)
 
 
 def _labels(jobs: Sequence[JobView]) -> list[str]:

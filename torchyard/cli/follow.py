@@ -241,7 +241,8 @@ def _checkpoint(data: dict[str, Any]) -> str:
 
 def _ending(job: JobView, *, traceback: bool) -> Text:
     line = stamp(job.finished_at or job.created_at)
-    line.append(f"{job.state:<10}", style=output.COLOURS[job.state])
+    state = output.state(job)
+    line.append(f"{state:<10}", style=output.COLOURS[state])
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {terminal.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:

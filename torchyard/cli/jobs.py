@@ -36,7 +36,7 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         checkpoints = reader.checkpoints(found.id)
     for label, text in _rows(found):
         line = output.hanging(f"{label:<11}{text}")
-        terminal.write(output.paint_state(line, found.state) if label == "state" else line)
+        terminal.write(output.paint_state(line, output.state(found)) if label == "state" else line)
     if found.error is not None and found.error.traceback:
         terminal.write(f"\n{found.error.traceback.rstrip()}")
     tables = (_metric_lines(found), _note_lines(found), card_lines(found.card or {}), checkpoint_lines(checkpoints))
@@ -215,7 +215,7 @@ def _sweep(job: JobView) -> str:
 def _rows(job: JobView) -> list[tuple[str, str]]:
     rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
     rows += [("owner", job.owner), ("visibility", job.visibility)]
-    rows += [("state", f"{job.state}: {output.reason(job)}"), ("attempt", str(job.attempt))]
+    rows += [("state", f"{output.state(job)}: {output.reason(job)}"), ("attempt", str(job.attempt))]
     if job.status_reason.estimate is not None:
         rows += [("starts", estimates.sentence(job.status_reason.estimate))]
     rows += [("retry of", job.retry_of or ""), ("init from", _initial(job)), ("sweep", _sweep(job))]

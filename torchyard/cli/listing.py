@@ -137,13 +137,13 @@ def _write_groups(groups: Sequence[JobGroup], by: str, *, as_json: bool) -> None
 
 def job_lines(jobs: list[JobSummary]) -> list[str]:
     heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs])
-    return [heading, *(output.paint_state(line, job.state) for line, job in zip(lines, jobs, strict=True))]
+    return [heading, *(output.paint_state(line, output.state(job)) for line, job in zip(lines, jobs, strict=True))]
 
 
 def _row(job: JobSummary) -> tuple[str, ...]:
     name = f"{job.name} *" if job.starred else job.name
     age = terminal.age(job.created_at)
-    return (job.id, name, job.owner, job.state, _best_or_why(job), output.short_progress(job), age)
+    return (job.id, name, job.owner, output.state(job), _best_or_why(job), output.short_progress(job), age)
 
 
 def _best_or_why(job: JobSummary) -> str:

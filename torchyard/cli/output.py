@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchyard.cli.columns import GAP, fitted
 from torchyard.client.shortids import shortened
-from torchyard.contract.states import JobState
+from torchyard.contract.states import SKIPPED, JobState, shown_state
 from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Found = BaseModel | Mapping[str, Any] | Sequence[BaseModel] | Sequence[Mapping[str, Any]]
 
-COLOURS = {
+COLOURS: Mapping[str, str] = {
     JobState.QUEUED: "yellow",
     JobState.STARTING: "cyan",
     JobState.RUNNING: "cyan",
@@ -38,6 +38,7 @@ COLOURS = {
     JobState.SUCCEEDED: "green",
     JobState.FAILED: "red",
     JobState.CANCELLED: "magenta",
+    SKIPPED: "magenta",
 }
 OWNER = "OWNER"
 """The column of a table that says whose job a row is about."""
@@ -161,7 +162,12 @@ def labels(job: JobSummary) -> str:
     return ", ".join(f"{key}={value}" for key, value in job.labels.items())
 
 
-def paint_state(line: str, state: JobState) -> str:
+def state(job: JobSummary | JobView) -> str:
+    """Returns the state of the job as people read it."""
+    return shown_state(job.state, job.status_reason.code)
+
+
+def paint_state(line: str, state: str) -> str:
     """Colours the name of the state in `line` if stdout is a terminal."""
     return line.replace(state, terminal.paint(state, _SGR[COLOURS[state]], sys.stdout), 1)
 

@@ -20,6 +20,7 @@ from torchyard.client.problems import no_such_view, problem_of
 from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, only_id
 from torchyard.client.versions import difference
 from torchyard.contract.errors import NotFound, ServerUnreachable
+from torchyard.contract.states import shown_state
 from torchyard.contract.wire.version import HEADER
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Reader:
             return found
         for job in self._pages(Jobs, "/v1/jobs", _sent({"q": digits, "archived": archived})):
             if is_named(job.id, ref):
-                found[job.id] = f"{job.name}, {job.state}"
+                found[job.id] = f"{job.name}, {shown_state(job.state, job.status_reason.code)}"
             if len(found) > MOST_LISTED:
                 break
         return found

@@ -90,7 +90,7 @@ def _say_found(found: Sequence[JobView | JobSummary], sizes: dict[str, int], *, 
 
 def _lines(found: Sequence[JobView | JobSummary], sizes: dict[str, int]) -> list[str]:
     return [
-        f"  {job.id}  {terminal.plain(job.name)}  {job.state} {terminal.ago(job.finished_at or job.created_at)}"
+        f"  {job.id}  {terminal.plain(job.name)}  {output.state(job)} {terminal.ago(job.finished_at or job.created_at)}"
         f"  {terminal.size(sizes.get(job.id, 0))}"
         for job in found
     ]

@@ -14,7 +14,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import connect
 from torchyard.cli.cluster import kept_lines, pool_lines
 from torchyard.cli.screen import redraw
-from torchyard.contract.states import JobState
+from torchyard.contract.states import SKIPPED, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SPAN, _POINTS = timedelta(minutes=10), 20
 _MOST_WAITING, _MOST_ENDED, _LOOKED_AT = 10, 10, 100
 _BAR = 10
 _STEPS = "▁▂▃▄▅▆▇█"
-_SIGNS = {JobState.SUCCEEDED: "✓", JobState.FAILED: "✕", JobState.CANCELLED: "–"}
+_SIGNS: Mapping[str, str] = {JobState.SUCCEEDED: "✓", JobState.FAILED: "✕", JobState.CANCELLED: "–", SKIPPED: "–"}
 
 
 def top(*, once: Annotated[bool, typer.Option("--once", help="Print it once.")] = False) -> None:
@@ -136,7 +136,7 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
     ended = [(job.finished_at, job) for job in jobs if job.finished_at is not None and job.finished_at >= midnight]
     newest = [job for _, job in sorted(ended, key=lambda item: item[0], reverse=True)]
     lines = output.table(("", "NAME", output.OWNER, "STATE", "RESULT"), [_result(job) for job in newest[:_MOST_ENDED]])
-    painted = [output.paint_state(line, job.state) for line, job in zip(lines[1:], newest, strict=False)]
+    painted = [output.paint_state(line, output.state(job)) for line, job in zip(lines[1:], newest, strict=False)]
     count = f"{len(newest)}" if len(newest) < _LOOKED_AT else f"{len(newest)} or more"
     shown = [lines[0], *painted] if newest else []
     return [_heading("FINISHED TODAY", count), *shown, *_more(len(newest), _MOST_ENDED)]
@@ -145,7 +145,8 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
 def _result(job: JobSummary) -> tuple[str, ...]:
     best = f"{terminal.number(job.best.value)} {job.best.metric}" if job.best is not None else ""
     failed = output.reason(job) if job.error is not None else ""
-    return (_SIGNS.get(job.state, ""), job.name, job.owner, job.state, failed or best)
+    state = output.state(job)
+    return (_SIGNS.get(state, ""), job.name, job.owner, state, failed or best)
 
 
 def _more(count: int, shown: int) -> list[str]:

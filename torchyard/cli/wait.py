@@ -79,7 +79,7 @@ def _watch(client: Client, found: dict[str, JobView], event: Event, *, until: fl
             if not _waits(job, event) and job.id not in shown:
                 shown.add(job.id)
                 if not quiet:
-                    terminal.write(f"{job.id}  {job.state}")
+                    terminal.write(f"{job.id}  {output.state(job)}")
         waiting = [job for job in found.values() if _waits(job, event)]
         if not waiting or (event is Event.SUCCEEDED and _exit_code(found)):
             return True

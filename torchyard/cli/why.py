@@ -8,7 +8,7 @@ from torchyard.cli import estimates, output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.checkpoints import has_left_files
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract.states import DEVICES_BUSY, RESERVED, WAITING_IN_SLURM, WAITS_FOR_JOBS, EndReason, JobState
+from torchyard.contract.states import DEVICES_BUSY, RESERVED, SKIPPED, WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         has_files = asks and has_left_files(client, found.id)
     if as_json:
         return output.write_json({"job": found, "workers": workers, "advice": advice})
-    terminal.write(output.paint_state(output.hanging(_sentence(found, advice)), found.state))
+    terminal.write(output.paint_state(output.hanging(_sentence(found, advice)), output.state(found)))
     if commit := output.git_of(found):
         terminal.write(f"git        {commit}")
     if waits:
@@ -51,9 +51,9 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
 
 
 def _sentence(job: JobView, advice: AdviceView) -> str:
-    verb = {JobState.SUCCEEDED: "", JobState.FAILED: "", JobState.CANCELLED: "was "}.get(job.state, "is ")
-    is_skipped = job.state == JobState.FAILED and job.status_reason.code == EndReason.DEPENDENCY_FAILED
-    return f"{job.name} {'was skipped' if is_skipped else f'{verb}{job.state}'}: {_reason(job, advice)}"
+    state = output.state(job)
+    verb = {JobState.SUCCEEDED: "", JobState.FAILED: "", JobState.CANCELLED: "was ", SKIPPED: "was "}.get(state, "is ")
+    return f"{job.name} {verb}{state}: {_reason(job, advice)}"
 
 
 def _reason(job: JobView, advice: AdviceView) -> str:

@@ -17,6 +17,7 @@ from torchyard.contract.errors import NotFound
 from torchyard.contract.files.views import CheckpointView
 from torchyard.contract.jobs.views import JobView
 from torchyard.contract.spec.initial import MODEL, is_exact
+from torchyard.contract.states import shown_state
 from torchyard.contract.sweeps.views import SweepSummary, SweepView
 from torchyard.contract.wire.view import Page
 
@@ -272,7 +273,7 @@ async def _jobs_named(connection: Connection, ref: str, *, archived: bool | None
     async with aclosing(connection.pages(calls.jobs(query_of({"q": digits, "archived": archived})))) as jobs:
         async for job in jobs:
             if is_named(job.id, ref):
-                found[job.id] = f"{job.name}, {job.state}"
+                found[job.id] = f"{job.name}, {shown_state(job.state, job.status_reason.code)}"
             if len(found) > MOST_LISTED:
                 break
     return found

@@ -103,6 +103,15 @@ class EndReason(StrEnum):
     DEVICE_FAULT = "device_fault"  # NVML confirms it; ranks and supervisors can only suspect it
 
 
+SKIPPED = "skipped"
+"""What people read of a failed job that never ran because of how another one ended."""
+
+
+def shown_state(state: JobState, code: str) -> str:
+    """Returns the state as people read it, by the code of its reason."""
+    return SKIPPED if state is JobState.FAILED and code == EndReason.DEPENDENCY_FAILED else state
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the end of an attempt does to its job."""

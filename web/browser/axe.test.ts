@@ -90,7 +90,18 @@ after(async () => {
 });
 
 function pages(): string[] {
-  const tabs = ["curves", "logs", "media", "checkpoints", "artifacts", "code", "timeline", "spec", "card"];
+  const tabs = [
+    "curves",
+    "logs",
+    "media",
+    "overview",
+    "checkpoints",
+    "artifacts",
+    "code",
+    "timeline",
+    "spec",
+    "card",
+  ];
   const nothing = "0".repeat(32);
   return [
     "",
@@ -212,7 +223,7 @@ test("the help of a running job lists the keys of its parts, charts and stop, ea
     assert.ok(keys.includes(key), `${key} in ${keys.join(" ")}`);
   await page.keyboard.press("Escape");
   await page.keyboard.press("]");
-  await page.waitForURL(/tab=logs/);
+  await page.waitForURL(/tab=overview/);
   await leave(visited);
 });
 
@@ -245,7 +256,8 @@ async function faultsEverywhere(page: Page, where: string): Promise<string[]> {
   for (const size of [DESK, PHONE]) {
     await page.setViewportSize(size);
     for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
+      // Colours that still change are none of the theme.
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
       await page.evaluate(
         () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
       );

@@ -67,7 +67,7 @@ test("a job that resumes gets its seam while it goes on logging", async () => {
   await reach(service, busy.id, "paused");
   await service.ask(`v1/jobs/${busy.id}/resume`, { method: "POST" });
   await reach(service, busy.id, "running");
-  await chart.root.locator('.host[aria-label*="Attempt 2 went on at step 100."]').waitFor();
+  await chart.root.locator('.host[aria-label*="Attempt 2 resumed at step 100."]').waitFor();
   await leave(visited);
 });
 

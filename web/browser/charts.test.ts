@@ -69,7 +69,7 @@ test("a resumed job has a seam, and its curve never goes back", async () => {
   await reach(service, grows.id, "running");
   feeds.goal("grows", 160);
   await chart.reaches(160);
-  await chart.root.locator('.host[aria-label*="Attempt 2 went on at step 100."]').waitFor();
+  await chart.root.locator('.host[aria-label*="Attempt 2 resumed at step 100."]').waitFor();
   const expected = Array.from({ length: 160 }, (_, i) => i + 1);
   const live = await chart.rows();
   assert.deepEqual(

@@ -89,7 +89,7 @@ test("a code is good once, and a token logs in instead", async () => {
   const page = await context.newPage();
   await page.goto(`${service.url}/#code=${used}`);
   await page.getByRole("status").getByText("torchyard open").waitFor();
-  await page.locator("input").fill(service.facts.token);
+  await page.getByLabel("Personal token").fill(service.facts.token);
   await page.keyboard.press("Enter");
   await page.getByRole("navigation", { name: "Pages" }).waitFor();
   await context.close();

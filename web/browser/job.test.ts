@@ -188,7 +188,7 @@ test("notes are formatted by a worker, and a text that keeps it busy is shown wh
   await notes.getByRole("button", { name: "more" }).click();
   await page.keyboard.press("]");
   await page.waitForURL(/tab=/);
-  await notes.getByText("Shown as it is written").waitFor();
+  await notes.getByText("Shown unformatted").waitFor();
   assert.equal(await notes.locator(".plain").textContent(), attack);
   await ended;
   await leave(visited);

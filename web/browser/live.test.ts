@@ -80,13 +80,13 @@ test("a page whose files do not come says so, and loads when asked again", async
   await page.getByRole("link", { name: "Jobs", exact: true }).click();
   await page.getByText("This page did not load").waitFor();
   await page.unroute(/assets\/Jobs-/);
-  await page.getByRole("link", { name: "Load it again." }).click();
+  await page.getByRole("link", { name: "Reload" }).click();
   await page.locator("main [data-row]").first().waitFor();
   await leave(visited);
 });
 
 function banner(page: Page): Locator {
-  return page.getByRole("alert").filter({ hasText: /What you see is what it said last|interrupted/ });
+  return page.getByRole("alert").filter({ hasText: /The page shows its last state|interrupted/ });
 }
 
 /** Returns the lines of the whole log, read from its end to its beginning as a person does who pages up. */

@@ -208,7 +208,7 @@ for (const { role, scopes, offered } of READERS)
         .getByText(/cracks-unet|runs|waits|breaks/)
         .first()
         .waitFor();
-      if (path === "") assert.equal(await page.getByText("Nothing runs or waits").count(), 0);
+      if (path === "") assert.equal(await page.getByText("No jobs yet.").count(), 0);
       if (path === "jobs") {
         await page.keyboard.press("j");
         await page.keyboard.press("x");
@@ -239,7 +239,7 @@ test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
   const first = await context.newPage();
   await first.goto(`${root}/jobs/${trained.id}`);
   assert.equal(await first.evaluate(() => isSecureContext), false);
-  await first.locator("input").fill(service.facts.token);
+  await first.getByLabel("Personal token").fill(service.facts.token);
   await first.keyboard.press("Enter");
   await first.getByRole("heading", { name: trained.name }).waitFor();
   const tabs = [first];
@@ -260,9 +260,11 @@ test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
   await first.getByRole("menuitem", { name: "Copy as command line" }).click();
   await first.getByRole("status").getByText("Copied.").waitFor();
   await first.keyboard.press("Control+k");
-  await first.getByRole("combobox", { name: "Name of a page or a job" }).focus();
+  await first.getByRole("combobox", { name: "Name of a page, a job or another thing" }).focus();
   await first.keyboard.press("Control+v");
-  const pasted = await first.getByRole("combobox", { name: "Name of a page or a job" }).inputValue();
+  const pasted = await first
+    .getByRole("combobox", { name: "Name of a page, a job or another thing" })
+    .inputValue();
   assert.match(pasted, /torchyard/);
   await context.close();
 });

@@ -52,6 +52,20 @@ def test_top_asks_for_the_jobs_that_ended_last(server: FakeServer) -> None:
     assert asked["sort"] == ["finished"]
 
 
+def test_a_job_that_was_not_needed_is_shown_as_skipped(server: FakeServer) -> None:
+    reason = {"code": "dependency_failed", "message": "not needed: prep succeeded", "since": NOW}
+    skipped = job(state="failed", status_reason=reason, finished_at=datetime.now(UTC).isoformat())
+    for path, answer in ((JOB, skipped), ("/v1/jobs", page([skipped])), (f"{JOB}/checkpoints", page([]))):
+        server.on(path, answer)
+    for path in ("/v1/workers", "/v1/queue"):
+        server.on(path, page([]))
+    for command in (["ps"], ["show", "job_1"], ["top", "--once"], ["wait", "job_1"]):
+        shown = run(server, *command).stdout
+        assert ("skipped" in shown, "failed" in shown) == (True, False), (command, shown)
+    [listed] = json.loads(run(server, "ps", "--json").stdout)
+    assert (listed["state"], listed["status_reason"]["code"]) == ("failed", "dependency_failed")
+
+
 def test_show_prints_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:
     server.on(JOB, job(state="failed", error=ERROR))
     server.on(f"{JOB}/checkpoints", page([]))

@@ -104,7 +104,7 @@ def _wait(client: Client, job: Job) -> None:
     said, view = "", job.view
     while view.state is not JobState.RUNNING:
         if view.state.terminal:
-            raise Conflict(f"the job has ended: {view.state}, {view.status_reason.message}")
+            raise Conflict(f"the job has ended: {output.state(view)}, {view.status_reason.message}")
         if view.status_reason.message != said:
             said = view.status_reason.message
             terminal.note(f"{view.state}: {terminal.plain(said)}")

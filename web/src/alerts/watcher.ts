@@ -1,5 +1,6 @@
 /** Finds out what has happened to somebody's jobs, from what the live stream tells of each. */
 import type { EventView, JobState, JobSummary } from "../api/wire";
+import { signOf } from "../signs/jobsign";
 import { number } from "../text/number";
 
 /** Something that may be notified of. Of one tag a browser shows one, whichever tab says it. */
@@ -13,9 +14,11 @@ export interface Alert {
 
 export type AlertKind = "ends" | "best" | "warnings";
 
-const ENDS: Partial<Record<JobState, string>> = {
+/** By the word of a job's sign. */
+const ENDS: Partial<Record<string, string>> = {
   succeeded: "succeeded",
   failed: "failed",
+  skipped: "was skipped",
   cancelled: "was cancelled",
   paused: "is paused",
 };
@@ -49,7 +52,7 @@ export class Watcher {
     if (job.finished_at) this.known.delete(job.id);
     else this.known.set(job.id, now);
     if (!before) return;
-    const ends = ENDS[now.state];
+    const ends = ENDS[signOf(job).word];
     if (ends !== undefined && now.state !== before.state)
       this.tell(
         alert("ends", job, now.state, `${job.name} ${ends}`, job.error?.message ?? job.status_reason.message),

@@ -62,6 +62,7 @@ function palette(answers: Record<string, readonly Record<string, unknown>[]>): {
 
 const named = (name: string, labels: Record<string, string> = {}): Record<string, unknown> => ({
   ...{ id: `job_${name}`, name, owner: "ada", state: "failed", labels },
+  status_reason: { code: "user_error", message: "exit code 1" },
 });
 
 test("the palette offers pages, and jobs once a name is typed; keys choose one", async () => {
@@ -119,7 +120,8 @@ test("Enter opens what the text finds, and not what the one before has found", a
 });
 
 test("where a job is missing, a search and the newest ones are offered", async () => {
-  const asked = serve(() => ({ data: [{ id: "job_a", name: "cracks-unet", state: "running" }] }));
+  const unneeded = { state: "failed", status_reason: { code: "dependency_failed", message: "not needed" } };
+  const asked = serve(() => ({ data: [{ id: "job_a", name: "cracks-unet", ...unneeded }] }));
   vi.stubGlobal("scrollTo", () => undefined);
   const failure = new ApiError(404, "not_found", "there is no job 'job_x'");
   const host = show(Missing, { kind: "job", path: "jobs", failure, retry: () => undefined });
@@ -127,6 +129,7 @@ test("where a job is missing, a search and the newest ones are offered", async (
   expect(textOf(host.querySelector("h1"))).toBe("No such job");
   expect(asked.map(({ path }) => path)).toEqual(["v1/jobs"]);
   expect(host.querySelector("li a")?.getAttribute("href")).toContain("jobs/job_a");
+  expect(textOf(host.querySelector("li .muted"))).toBe("skipped");
   const field = host.querySelector("input");
   if (!field) throw new Error("no field");
   field.value = "unet";

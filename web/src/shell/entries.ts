@@ -2,7 +2,6 @@
 import { get } from "../api/client";
 import type {
   JobsPage,
-  JobState,
   JobSummary,
   ModelView,
   Page,
@@ -12,6 +11,7 @@ import type {
   WorkerView,
 } from "../api/wire";
 import { href, navigate } from "../router.svelte";
+import { signOf, type Sign } from "../signs/jobsign";
 import { PAGES, SECTIONS } from "../sitemap";
 import { may } from "./rights";
 import { OPEN_PALETTE, shortcuts } from "./shortcuts";
@@ -20,7 +20,7 @@ export interface Entry {
   readonly id: string;
   readonly name: string;
   readonly note: string;
-  readonly state?: JobState;
+  readonly sign?: Sign;
   readonly run: () => void;
 }
 
@@ -96,8 +96,9 @@ export async function findJobs(text: string, signal: AbortSignal): Promise<reado
   return [...jobs.values()].map(jobEntry);
 }
 
-function jobEntry({ id, name, owner, state }: JobSummary): Entry {
-  return { id, name, note: owner, state, run: () => navigate(href(`jobs/${id}`)) };
+function jobEntry(job: JobSummary): Entry {
+  const { id, name, owner } = job;
+  return { id, name, note: owner, sign: signOf(job), run: () => navigate(href(`jobs/${id}`)) };
 }
 
 /** Returns what has the text in its name, best first, and then the jobs that have it elsewhere. */

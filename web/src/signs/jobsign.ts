@@ -1,10 +1,12 @@
 /** The sign of a job in lists: its state, unless it never ran because of how another one ended. */
 import type { JobState, JobSummary } from "../api/wire";
 
-export function signOf({ state, status_reason }: Pick<JobSummary, "state" | "status_reason">): {
-  state: JobState;
-  word: string;
-} {
+export interface Sign {
+  readonly state: JobState;
+  readonly word: string;
+}
+
+export function signOf({ state, status_reason }: Pick<JobSummary, "state" | "status_reason">): Sign {
   const isSkipped = state === "failed" && status_reason.code === "dependency_failed";
   return isSkipped ? { state: "cancelled", word: "skipped" } : { state, word: state };
 }
