@@ -109,7 +109,7 @@ def _other_certificate(joined: Joined, why: str) -> str:
     except ServerUnreachable as error:
         return error.message
     wanted = trust.shown(trust.fingerprint(joined.certificate))
-    return f"the certificate was replaced ({why}): it has the SHA-256 {shown}, and that of the code {wanted}"
+    return f"the certificate was replaced ({why}): its SHA-256 is {shown}, the code has {wanted}"
 
 
 def _ask(joined: Joined) -> _Answer:
