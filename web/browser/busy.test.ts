@@ -105,9 +105,9 @@ test("a search that takes long is stopped and goes on", async () => {
   });
   await page.getByRole("searchbox", { name: "Search the log" }).fill("of the feed");
   await page.locator(".count", { hasText: /^1,000\+ in \d+% of the log$/ }).waitFor();
-  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("search").getByRole("button", { name: "Stop" }).click();
   release();
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("search").getByRole("button", { name: "Continue" }).click();
   await page.locator(".count", { hasText: /^[2-9],\d{3}$/ }).waitFor();
   await leave(visited);
 });
