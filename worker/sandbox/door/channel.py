@@ -17,17 +17,25 @@ class Channel:
     """Reads from `source` for the client, and writes to `sink` what the client sends. None: there is no such way.
 
     The descriptors do not block, and may be the same. `end_sink` is called once the client has sent all; it may return
-    bytes that are written then.
+    bytes that are written then. It is called again after output that follows, `ends` times in all.
     """
 
     def __init__(
-        self, number: int, *, source: int | None, sink: int | None, end_sink: Callable[[], bytes] | None = None
+        self,
+        number: int,
+        *,
+        source: int | None,
+        sink: int | None,
+        end_sink: Callable[[], bytes] | None = None,
+        ends: int = 1,
     ) -> None:
         self.outgoing = Outgoing(number)
         self.incoming = Incoming(number)
         self._source = source
         self._sink = sink
         self._end_sink = end_sink
+        self._ends = ends
+        self._must_end = True
         self._unwritten = bytearray()
         self._passed_on = 0
         self.drains = False
@@ -73,8 +81,14 @@ class Channel:
                 content = b""
             if content:
                 self.outgoing.put(content)
+                self._end_again()
             else:
                 self._end_source()
+
+    def _end_again(self) -> None:
+        if self.incoming.has_ended and self._ends:
+            self._must_end = True
+            self._finish_sink()
 
     def _end_source(self) -> None:
         self._source = None
@@ -113,9 +127,11 @@ class Channel:
         return self.incoming.passed_on(counted) if counted else None
 
     def _finish_sink(self) -> None:
-        if self.incoming.has_ended and not self._unwritten and self._end_sink is not None:
-            end, self._end_sink = self._end_sink, None
-            self._unwritten += end() if self._sink is not None else b""
+        if not (self.incoming.has_ended and self._must_end) or self._unwritten or self._end_sink is None:
+            return
+        self._must_end = False
+        self._ends -= 1
+        self._unwritten += self._end_sink() if self._sink is not None else b""
 
 
 def end_of_socket(descriptor: int) -> bytes:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 import errno
 import fcntl
+from functools import partial
 import os
 from pathlib import Path
 import shutil
@@ -24,6 +25,8 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash")
 _LAST_SHELL = "/bin/sh"
 _CHARACTERS = 6
 """The place of the special characters in what `tcgetattr` returns."""
+_ENDS = 20
+"""How often an end of file is typed: a terminal forgets one that comes before its program has changed the mode."""
 
 
 class CannotStart(Exception):
@@ -122,7 +125,8 @@ class Program:
         _set_size(ours, terminal)
         pid = _fork(program, (theirs, theirs, theirs), in_terminal=True)
         os.set_blocking(ours, False)
-        return cls(pid, [Channel(0, source=ours, sink=ours, end_sink=lambda: _end_of_file(ours))], terminal=ours)
+        end_sink = partial(_end_of_file, ours)
+        return cls(pid, [Channel(0, source=ours, sink=ours, end_sink=end_sink, ends=_ENDS)], terminal=ours)
 
 
 def ssh_server(authorized_key: str, *, first: int) -> list[str]:

@@ -41,6 +41,15 @@ print(os.getpid(), os.read(reading, 100).decode(), flush=True)
 """
 """Starts a daemon, prints its own pid and the daemon's."""
 
+READS_RAW = """
+import os, select, sys, tty
+select.select([0], [], [])
+tty.setraw(0)
+os.write(1, b"> ")
+while b"\\x04" not in os.read(0, 100): pass
+sys.exit(4)
+"""
+"""Does as bash does that starts slowly: it changes the terminal's mode once the end of its input has come."""
 PRINTS_MUCH = f"yes | head -c {3 * WINDOW}; echo the end; touch $TORCHYARD_RUN_DIR/printed; cat; exit 5"
 
 
@@ -92,6 +101,13 @@ def test_what_cannot_be_started_is_said(attempt: Attempt, reach: Reach) -> None:
         "there is no program no-such-program on PATH in the job's sandbox"
     )
     assert reach().join().error() == "this has ended: nothing of it runs any more"
+
+
+def test_an_end_of_input_reaches_what_changes_the_terminals_mode_later(attempt: Attempt, reach: Reach) -> None:
+    started(attempt)
+    program = reach().start(["python", "-c", READS_RAW], terminal=Terminal())
+    program.end_input()
+    assert program.exit_code() == 4
 
 
 def test_a_terminal_has_the_size_and_kind_of_the_users_own_and_takes_its_keys(attempt: Attempt, reach: Reach) -> None:
