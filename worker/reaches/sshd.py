@@ -28,6 +28,7 @@ _AT_ONCE = 1 << 16
 _HOST_KEY = "torchyard-ssh-host-key"
 """In the folder of temporary files of the attempt, which ends with it."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1", ""}
+_ENDS, _END_AGAIN_S = 20, 0.5
 _HANG_UP_S = 2.0
 _Session = asyncssh.SSHServerProcess[bytes]
 
@@ -192,9 +193,18 @@ async def _take(
         if terminal is None:
             to.close()
         else:
-            to.write(termios.tcgetattr(terminal)[6][termios.VEOF])
+            await _type_end(session, to, terminal)
     if session.channel.is_closing():
         _signal(program, signal.SIGHUP)
+
+
+async def _type_end(session: _Session, to: asyncio.StreamWriter, terminal: int) -> None:
+    """Types an end of file, again and again: a terminal forgets one that comes before its program changes the mode."""
+    for _ in range(_ENDS):
+        if session.channel.is_closing():
+            return
+        to.write(termios.tcgetattr(terminal)[6][termios.VEOF])
+        await asyncio.sleep(_END_AGAIN_S)
 
 
 async def _finish(session: _Session, program: asyncio.subprocess.Process, taking: asyncio.Task[None]) -> None:
