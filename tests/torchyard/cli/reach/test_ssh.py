@@ -196,7 +196,7 @@ def test_an_editor_brings_its_server_runs_it_and_reaches_it(ssh: Ssh, tmp_path: 
 def test_a_name_that_is_no_job_opens_no_file(ssh: Ssh) -> None:
     for name in ("../x", ".torchyard", "a/../../b"):
         done = run_in_process(["ssh-proxy", "--", f"{name}.torchyard"], ssh.environment)
-        assert (done.returncode, "no job" in done.stderr) == (1, True), name
+        assert (done.returncode, "is not the name of a job" in done.stderr) == (1, True), name
 
 
 def _answer(listener: socket.socket) -> None:
