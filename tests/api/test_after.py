@@ -44,7 +44,7 @@ def test_one_that_cannot_start_any_more_says_because_of_which(service: ApiFixtur
         *("failed", "dependency_failed"),
         message,
     )
-    assert service.get(f"/v1/jobs/{job}/advice")["headline"] == f"failed: {message}"
+    assert service.get(f"/v1/jobs/{job}/advice")["headline"] == f"skipped: {message}"
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/validate"])

@@ -39,7 +39,7 @@ def test_a_job_that_does_not_run_has_no_stacks(service: ApiFixture, method: str)
     job_id = service.submit()["id"]
     answer = service.client.request(method, f"/v1/jobs/{job_id}/stacks")
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
-    assert "is queued: only running jobs has stacks" in answer.json()["detail"]
+    assert "is queued: only a job that runs has stacks" in answer.json()["detail"]
     claim = service.start(job_id)
     service.client.post(f"/v1/jobs/{job_id}/stacks")
     service.end(claim, reason=EndReason.COMPLETED)

@@ -82,8 +82,8 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     (file,) = service.client.get(job.id).kept_files("notes.txt")
     assert file.download(tmp_path / "third.txt").read_text() == "none"
     code, said, told = keep(service, *text.split()[-2:], cwd=tmp_path)
-    assert (code, said) == (0, "kept: 1 file, 14 B\n"), told
-    assert keep(service, job.id, "token.txt", cwd=tmp_path)[:2] == (0, "kept: already stored\n")
+    assert (code, said) == (0, "stored: 1 file, 14 B\n"), told
+    assert keep(service, job.id, "token.txt", cwd=tmp_path)[:2] == (0, "stored: already stored\n")
     cp(service, f"{job.id}:token.txt", ".", cwd=tmp_path)
     assert (tmp_path / "token.txt").read_text() == "a secret value"
     code, _, told = keep(service, job.id, "none/", cwd=tmp_path)

@@ -118,7 +118,7 @@ def test_the_owner_sees_that_packages_are_installed(simulated: SimulatedRunnerFi
     simulated.start_runner()
     index.reached.wait()
     wait_for(lambda: simulated.job.reason_message == "installs packages", "the reason")
-    wait_for(lambda: any("installs requirements.txt from" in line for line in simulated.lines()), "the log")
+    wait_for(lambda: any("installing requirements.txt from" in line for line in simulated.lines()), "the log")
     assert simulated.job.state == JobState.STARTING
     index.released.set()
     wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
