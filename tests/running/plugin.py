@@ -74,8 +74,8 @@ def pytest_worker_started(config: pytest.Config) -> None:
 
 
 def _workers(text: str) -> int:
-    """Two more than there are cores, as a third of the time tests wait for processes."""
-    return len(os.sched_getaffinity(0)) + 2 if text == "auto" else int(text)
+    """Three for each core, as tests wait for processes for much of their time."""
+    return 3 * len(os.sched_getaffinity(0)) if text == "auto" else int(text)
 
 
 def _shard(text: str) -> Shard:

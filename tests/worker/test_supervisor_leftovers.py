@@ -106,7 +106,7 @@ def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Atte
     assert supervisor in attempt.running_processes()
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
-    assert len(attempt.running_processes()) == others
+    assert len(attempt.running_processes()) in {others - 1, others}  # the door ends once its supervisor is gone
     assert kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.running_processes() == []
     assert not attempt.run.exit.exists()
