@@ -178,7 +178,8 @@ def test_a_client_that_ends_a_program_ends_all_that_it_has_started(attempt: Atte
 def test_what_a_program_leaves_goes_on_until_the_attempt_ends(attempt: Attempt, reach: Reach) -> None:
     started(attempt, SAVES_ON_SIGTERM)
     left = reach().start(["python", "-c", IGNORES_SIGHUP])
-    _, daemon = pids_of(left, attempt)
+    left.read_until(lambda: b"\n" in left.output[0])
+    daemon = named_inside(int(left.text().split()[1]), attempt.supervisor)
     assert left.exit_code() == 0
     assert process.is_alive(daemon)
     shell = reach().start(["sh", "-c", "trap 'echo hangs up; exit 6' HUP; echo begun; read x"])
