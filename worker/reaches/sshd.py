@@ -22,13 +22,13 @@ import asyncssh
 
 from torchyard.contract.reach.orders import Target
 from worker.sandbox.door.listeners import Neighbours, Refused
-from worker.sandbox.door.program import user_shell
+from worker.sandbox.door.program import ENDS, end_of_file, user_shell
 
 _AT_ONCE = 1 << 16
 _HOST_KEY = "torchyard-ssh-host-key"
 """In the folder of temporary files of the attempt, which ends with it."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1", ""}
-_ENDS, _END_AGAIN_S = 20, 0.5
+_END_AGAIN_S = 0.5
 _HANG_UP_S = 2.0
 _Session = asyncssh.SSHServerProcess[bytes]
 
@@ -200,10 +200,10 @@ async def _take(
 
 async def _type_end(session: _Session, to: asyncio.StreamWriter, terminal: int) -> None:
     """Types an end of file, again and again: a terminal forgets one that comes before its program changes the mode."""
-    for _ in range(_ENDS):
+    for _ in range(ENDS):
         if session.channel.is_closing():
             return
-        to.write(termios.tcgetattr(terminal)[6][termios.VEOF])
+        to.write(end_of_file(terminal))
         await asyncio.sleep(_END_AGAIN_S)
 
 

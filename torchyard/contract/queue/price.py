@@ -21,7 +21,6 @@ _BEFORE: Mapping[Saving, str] = {
     "never": "stops without saving: ",
     "killed": "killed without saving: ",
 }
-_NO_CHECKPOINT = "no checkpoint yet: "
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ def pause_asked(saving: Saving) -> str:
 
 def at_stake(stake: Stake, *, ends: bool = False) -> str:
     """Says what is lost at most, and from where the job goes on, or with `ends`, a retry of it does."""
-    return _price("up to ", stake, ends=ends)
+    before = "no checkpoint yet: up to " if stake.resumes_at is None else "up to "
+    return _price(before, stake, ends=ends)
 
 
 def price_of_stop(stake: Stake, saving: Saving, *, ends: bool = False) -> str:
@@ -108,8 +108,7 @@ def _price(before: str, stake: Stake, *, ends: bool) -> str:
         return f"{_NOTHING_LOST}{goes_on}"
     if not stake.is_training:
         return f"no training yet: {_lost(f'{loss} of startup')}{goes_on}"
-    none = _NO_CHECKPOINT if before == "up to " and stake.resumes_at is None else ""
-    return f"{none}{before}{_lost(loss)}{goes_on}"
+    return f"{before}{_lost(loss)}{goes_on}"
 
 
 def _loss(stake: Stake) -> str:

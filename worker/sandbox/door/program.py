@@ -25,7 +25,7 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash")
 _LAST_SHELL = "/bin/sh"
 _CHARACTERS = 6
 """The place of the special characters in what `tcgetattr` returns."""
-_ENDS = 20
+ENDS = 20
 """How often an end of file is typed: a terminal forgets one that comes before its program has changed the mode."""
 
 
@@ -125,8 +125,8 @@ class Program:
         _set_size(ours, terminal)
         pid = _fork(program, (theirs, theirs, theirs), in_terminal=True)
         os.set_blocking(ours, False)
-        end_sink = partial(_end_of_file, ours)
-        return cls(pid, [Channel(0, source=ours, sink=ours, end_sink=end_sink, ends=_ENDS)], terminal=ours)
+        end_sink = partial(end_of_file, ours)
+        return cls(pid, [Channel(0, source=ours, sink=ours, end_sink=end_sink, ends=ENDS)], terminal=ours)
 
 
 def ssh_server(authorized_key: str, *, first: int) -> list[str]:
@@ -154,7 +154,7 @@ def _closed(descriptor: int) -> bytes:
     return b""
 
 
-def _end_of_file(terminal: int) -> bytes:
+def end_of_file(terminal: int) -> bytes:
     """Returns what a user types where a program reads no more."""
     return termios.tcgetattr(terminal)[_CHARACTERS][termios.VEOF]
 
