@@ -1,4 +1,4 @@
-"""A minimal service for submissions: FastAPI, a validated body, one row in one durable transaction; it also reads.
+"""A minimal FastAPI service: it validates a submission and writes one row in one durable transaction. It also reads.
 
 `python -m bench.peers.inserts DATABASE_URL` prints its port and serves on loopback until it is stopped.
 """

@@ -1,4 +1,4 @@
-"""A job that waits for the devices of one worker is told which jobs hold them."""
+"""The reason of a job that waits for one worker's devices names the jobs that hold them."""
 
 from typing import Any
 

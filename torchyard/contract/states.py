@@ -104,7 +104,7 @@ class EndReason(StrEnum):
 
 
 SKIPPED = "skipped"
-"""What people read of a failed job that never ran because of how another one ended."""
+"""Shown as the state of a job that failed because a job that it waits for did not end as required."""
 
 
 def shown_state(state: JobState, code: str) -> str:

@@ -40,7 +40,7 @@ class CheckpointView(View):
     metrics: dict[str, Number]
     files: list[CheckpointFile]
     files_omitted: bool = False
-    """Whether the list omits `files` because there are many: request the checkpoint itself."""
+    """True if the list omits `files` because there are many. Request the checkpoint to get them."""
     folder: CheckpointFolder | None = None
     size: int
     sha256: str

@@ -25,7 +25,7 @@ class ModelVersionSummary(View):
     metrics: dict[str, Number]
     files: list[CheckpointFile]
     files_omitted: bool = False
-    """Whether the list omits `files` because there are many: request the version itself."""
+    """True if the list omits `files` because there are many. Request the version to get them."""
     folder: CheckpointFolder | None = None
     size: int
     sha256: str

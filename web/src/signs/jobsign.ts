@@ -1,4 +1,4 @@
-/** The sign of a job in lists: its state, unless it never ran because of how another one ended. */
+/** The sign of a job in lists: its state, or "skipped" if a job that it waits for did not end as required. */
 import type { JobState, JobSummary } from "../api/wire";
 
 export interface Sign {
