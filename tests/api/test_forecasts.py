@@ -225,7 +225,7 @@ def test_a_forecast_in_a_huge_line_ends_with_its_budget(service: ApiFixture, mon
     looks: list[Budget] = []
 
     def budget() -> Budget:
-        looks.append(Budget(forecasts.PROCESSOR_S, within_s=60, processor=lambda: 0.0025 * looks_at.__next__()))
+        looks.append(Budget(0.2, within_s=60, processor=lambda: 0.0025 * looks_at.__next__()))
         return looks[-1]
 
     looks_at = iter(range(1_000_000))

@@ -1,11 +1,15 @@
 """Makes groups of tests: each is run by one worker, the longest first, so that none runs alone at the end.
 
+Groups that mostly wait for processes run beside those that mostly use a processor: at the beginning, where the longest
+are, all workers would wait, and the cores would rest for a third of the time.
+
 What a worker shares between tests is started by each worker that has one of them: a service costs fifteen seconds of a
 processor, and a warm process five. So the files that use one are one group, or two where that would end last.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -46,8 +50,39 @@ _GUESS_S = 0.05
 """How long a test is taken to last whose file has no record."""
 
 
-def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float], *, workers: int) -> list[list[int]]:
-    """Returns the indices of the items in groups. `lengths` are seconds by file; the order in a file stays."""
+@dataclass(frozen=True)
+class Group:
+    tests: Sequence[int]
+    """Indices of the collected items."""
+    waits: bool
+    """Whether it is of the half that uses a processor least."""
+
+
+class Line:
+    """The groups that no worker has begun, each half in its order."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._halves = {waits: deque(group for group in groups if group.waits == waits) for waits in (True, False)}
+
+    def take(self, running: Sequence[Group]) -> Group | None:
+        """Returns the next group of the half of which fewer run, or of the other one. None if there is no more."""
+        waiting = sum(group.waits for group in running)
+        first = self._halves[waiting * 2 <= len(running)]
+        half = first or next(filter(None, self._halves.values()), None)
+        return half.popleft() if half else None
+
+    def put_back(self, group: Group) -> None:
+        self._halves[group.waits].appendleft(group)
+
+    def clear(self) -> None:
+        for half in self._halves.values():
+            half.clear()
+
+
+def make_groups(
+    items: Sequence[pytest.Item], lengths: Mapping[str, float], spent: Mapping[str, float], *, workers: int
+) -> list[Group]:
+    """Returns the items in groups. `lengths` are seconds by file, `spent` processor seconds; a file keeps its order."""
     files: defaultdict[str, list[int]] = defaultdict(list)
     for index, item in enumerate(items):
         files[item.nodeid.partition("::")[0]].append(index)
@@ -57,8 +92,12 @@ def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float], *, w
     fits_s = _SHARE * sum(took.values()) / workers
     for what in ("service", "launches"):
         groups += _parted([file for file, uses in shared.items() if uses == what], took, fits_s=fits_s)
-    groups.sort(key=lambda group: -sum(took[file] for file in group))
-    return [[index for file in sorted(group) for index in files[file]] for group in groups]
+    waiting = _that_wait(groups, took, spent)
+    order = sorted(range(len(groups)), key=lambda number: -sum(took[file] for file in groups[number]))
+    return [
+        Group([index for file in sorted(groups[number]) for index in files[file]], number in waiting)
+        for number in order
+    ]
 
 
 def _shares(file: str, items: Sequence[pytest.Item]) -> str | None:
@@ -75,3 +114,17 @@ def _parted(files: Sequence[str], took: Mapping[str, float], *, fits_s: float) -
     for file in sorted(files, key=lambda file: -took[file]):
         min(parts, key=lambda part: sum(took[each] for each in part)).append(file)
     return [part for part in parts if part]
+
+
+def _that_wait(groups: Sequence[Sequence[str]], took: Mapping[str, float], spent: Mapping[str, float]) -> set[int]:
+    """Returns the numbers of the groups that use a processor least while they run: together half of all seconds."""
+    lengths = [sum(took[file] for file in group) for group in groups]
+    used = [sum(spent.get(file, took[file]) for file in group) for group in groups]
+    left_s = sum(lengths) / 2
+    waiting: set[int] = set()
+    for number in sorted(range(len(groups)), key=lambda number: used[number] / (lengths[number] or 1.0)):
+        if left_s <= 0:
+            break
+        waiting.add(number)
+        left_s -= lengths[number]
+    return waiting

@@ -62,7 +62,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         config.hook.pytest_worker_started(config=config, worker="main")
         return None
     recorded = budget.read()
-    groups = make_groups(session.items, recorded.lengths if recorded is not None else {}, workers=size)
+    lengths, spent = (recorded.lengths, recorded.files) if recorded is not None else ({}, {})
+    groups = make_groups(session.items, lengths, spent, workers=size)
     config.hook.pytest_workers_starting(session=session)
     _check_threads()
     Pool(session, groups, size=size).run()

@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 from tests.running import worker
+from tests.running.groups import Group, Line
 from tests.running.messages import Asked, Begun, Broken, Finished, Message, Wanted
 
 _INTERRUPTED_S = 5.0
@@ -32,6 +33,7 @@ class _Worker:
     ended: int
     """A descriptor that can be read when the process has ended: its connection may be open in processes of tests."""
     connection: Connection
+    group: Group
     left: deque[int]
     """The tests of its group that it has not begun."""
     running: int | None = None
@@ -41,10 +43,10 @@ class _Worker:
 
 
 class Pool:
-    def __init__(self, session: pytest.Session, groups: Sequence[Sequence[int]], *, size: int) -> None:
+    def __init__(self, session: pytest.Session, groups: Sequence[Group], *, size: int) -> None:
         self._session = session
         self._hook = session.config.hook
-        self._groups = deque(groups)
+        self._groups = Line(groups)
         self._size = size
         self._workers: list[_Worker] = []
         self._started = 0
@@ -75,8 +77,8 @@ class Pool:
                 self._groups.clear()
                 for each in self._workers:
                     _send(each, None)
-            while self._groups and len(self._workers) < self._size:
-                self._start(self._groups.popleft())
+            while len(self._workers) < self._size and (group := self._next()) is not None:
+                self._start(group)
             if not self._workers:
                 return
             for each in self._ready(None):
@@ -85,7 +87,11 @@ class Pool:
     def _stops(self) -> bool:
         return bool(self._session.shouldfail or self._session.shouldstop or self._broken)
 
-    def _start(self, group: Sequence[int]) -> None:
+    def _next(self, done: _Worker | None = None) -> Group | None:
+        """Returns the next group for a worker that is new, or has done its own."""
+        return self._groups.take([each.group for each in self._workers if each is not done])
+
+    def _start(self, group: Group) -> None:
         name, self._started = f"gw{self._started}", self._started + 1
         _flush(self._session.config)
         ours, theirs = Pipe()
@@ -95,9 +101,9 @@ class Pool:
             for other in self._workers:
                 other.connection.close()
                 os.close(other.ended)
-            worker.run(self._session, theirs, name=name, temporary=self._temporary, group=group)
+            worker.run(self._session, theirs, name=name, temporary=self._temporary, group=group.tests)
         theirs.close()
-        self._workers.append(_Worker(name, pid, os.pidfd_open(pid), ours, deque(group)))
+        self._workers.append(_Worker(name, pid, os.pidfd_open(pid), ours, group, deque(group.tests)))
 
     def _ready(self, timeout: float | None) -> list[_Worker]:
         """Waits until workers have said something or have ended. Returns them."""
@@ -121,9 +127,10 @@ class Pool:
     def _take(self, each: _Worker, message: Message) -> None:
         match message:
             case Wanted():
-                group = self._groups.popleft() if self._groups else None
-                each.left.extend(group or ())
-                _send(each, group)
+                group = self._next(each)
+                each.group = group or each.group
+                each.left.extend(group.tests if group else ())
+                _send(each, group.tests if group else None)
             case Begun(test):
                 each.left.remove(test)
                 each.running = each.last = test
@@ -173,7 +180,7 @@ class Pool:
         self._report(each, pytest.TestReport(item.nodeid, item.location, {}, "failed", text, when))
         self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         if each.left and not self._stops():
-            self._groups.appendleft([*each.left])
+            self._groups.put_back(Group([*each.left], each.group.waits))
 
     def _interrupt(self) -> None:
         """Has the workers tear down what their tests have started."""

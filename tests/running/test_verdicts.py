@@ -7,7 +7,7 @@ import pytest
 from tests.running import budget, skips
 from tests.running.budget import Recorded
 from tests.running.costs import SERVERS, Costs, without_database
-from tests.running.groups import make_groups
+from tests.running.groups import Group, Line, make_groups
 from tests.running.shards import parse_shard
 from tests.running.skips import Allowed
 
@@ -197,8 +197,8 @@ def test_groups_are_files_the_longest_first_and_those_that_share_a_service_are_o
     }
 
     def named(workers: int) -> list[list[str]]:
-        groups = make_groups(items, spent, workers=workers)  # pyright: ignore[reportArgumentType]
-        return [[items[index].nodeid.removeprefix("tests/") for index in group] for group in groups]
+        groups = make_groups(items, spent, {}, workers=workers)  # pyright: ignore[reportArgumentType]
+        return [[items[index].nodeid.removeprefix("tests/") for index in group.tests] for group in groups]
 
     alone = [len(group) for group in named(1)]  # nine seconds of nineteen end in time
     assert alone == [2, 6, 2, 2]
@@ -209,3 +209,18 @@ def test_groups_are_files_the_longest_first_and_those_that_share_a_service_are_o
         ["test_a.py::test_0", "test_a.py::test_1"],
         ["test_c.py::test_0", "test_c.py::test_1"],
     ]
+
+
+def test_groups_that_wait_run_beside_those_that_use_a_processor() -> None:
+    files = [f"tests/test_{letter}.py" for letter in "abcdef"]
+    items = [Item(f"{file}::test") for file in files]
+    lengths = dict(zip(files, (60.0, 50.0, 40.0, 40.0, 30.0, 20.0), strict=True))
+    spent = dict(zip(files, (6.0, 4.0, 40.0, 38.0, 3.0, 19.0), strict=True))
+    line = Line(make_groups(items, lengths, spent, workers=3))  # pyright: ignore[reportArgumentType]
+    taken: list[Group] = []
+    while (group := line.take(taken[-1:])) is not None:  # of two workers, the one that began first has ended
+        taken.append(group)
+    order = [(items[group.tests[0]].nodeid.removeprefix("tests/test_")[0], group.waits) for group in taken]
+    assert order == [("a", True), ("c", False), ("b", True), ("d", False), ("e", True), ("f", False)]
+    line.put_back(taken[3])
+    assert line.take([]) is taken[3], "what is left of the other half, where one half has no more"

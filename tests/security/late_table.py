@@ -51,7 +51,7 @@ class _Refused(Exception):
 
 
 def _entered(folder: Path, each: tuple[IsolationReport, ...]) -> Iterator[list[str]]:
-    """Enters a sandbox of each level, makes the list when all are inside, and yields what they opened."""
+    """Enters a sandbox of each level, makes the list when all are inside, and yields which files of it they opened."""
     started = [_start(folder / str(number), level) for number, level in enumerate(each)]
     try:
         add_table()
@@ -82,8 +82,9 @@ def _start(folder: Path, level: IsolationReport) -> tuple[int, int]:
             entry.enter(sandbox, reaps=True, ended=lambda _: None, stops=bool)
             os.write(entered, b"x")
             os.read(waiting, 1)
-            assert any(NAME.decode() in path for path, _ in walk.files())
-            os.write(telling, json.dumps(walk.opened()).encode())
+            lists = [(path, mode) for path, mode in walk.files() if NAME.decode() in path]
+            assert lists
+            os.write(telling, json.dumps(walk.opened(lists)).encode())
         except Exception:  # noqa: BLE001 nothing may return into the frames of the parent
             traceback.print_exc()
         finally:

@@ -73,7 +73,18 @@ INSPECTIONS = ("environ of", "maps of", "auxv of", "memory of", "what", "a file 
 NAMESPACES = ("a user namespace", "a process in a user namespace", "a process in a user namespace, by clone3")
 OTHER_USER = 65534
 CLOSED = not all(folder.stat().st_mode & 0o001 for folder in Path(__file__).resolve().parents)
-BECOMES_ANOTHER_USER = f"import os; os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})"
+BECOMES_ANOTHER_USER = f"""
+import sqlite3, http.client, subprocess
+load = preload.load
+def load_and_become_another_user():
+    loaded = load()
+    os.setgroups([])
+    os.setgid({OTHER_USER})
+    os.setuid({OTHER_USER})
+    return loaded
+preload.load = load_and_become_another_user
+"""
+"""Changes a warm process. The other user may not be able to import anything."""
 
 
 @pytest.fixture
@@ -158,8 +169,7 @@ def test_landlock_shuts_reads_and_writes_without_mounts_of_its_own(attempt: Atte
 def test_a_job_of_another_user_touches_only_what_is_its_own(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    change = f"import sqlite3, http.client, subprocess, torch.distributed\n{BECOMES_ANOTHER_USER}"
-    light = LightWarmProcess(change, torch=True)
+    light = LightWarmProcess(BECOMES_ANOTHER_USER)
     monkeypatch.setattr(orphans, "start", light.start)
     folder = Path(tempfile.mkdtemp())
     request.addfinalizer(lambda: shutil.rmtree(folder))

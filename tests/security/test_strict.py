@@ -35,7 +35,8 @@ run, rank = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"]), os.environ["RANK"]
 (run / f"hidden-{rank}" / "result").write_text(rank)
 (run / f"hidden-{rank}" / "result").chmod(0o600)
 pathlib.Path.home().joinpath("kept").write_text("of the owner")
-print(os.getuid(), os.getpid(), len([name for name in os.listdir("/proc") if name.isdecimal()]), flush=True)
+print(os.getuid(), os.getpid(), len([name for name in os.listdir("/proc") if name.isdecimal()]))
+print(os.listdir(pathlib.Path.home().parent), flush=True)
 """
 SAVES_ON_SIGTERM = """
 import os, pathlib, signal, sys
@@ -60,11 +61,14 @@ os.wait()
 time.sleep(1000)
 """
 LOOKS_AROUND = """
-import os, socket
+import os, pathlib, socket, sys
 print(sorted(name for _, name in socket.if_nameindex()))
 print(os.path.exists(os.environ["OTHER"]), os.path.exists(os.environ["DATABASE"]))
 print(os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize)
 print(sorted(os.listdir("/dev")))
+for folder in (os.environ["TORCHYARD_RUN_DIR"], sys.argv[1]):
+    pathlib.Path(folder, "mine").write_text("x")
+    print(os.listdir(folder), pathlib.Path(sys.argv[2]).exists())
 """
 TRAINS = """
 import torch, torch.distributed as dist, torchyard
@@ -107,17 +111,24 @@ def host() -> Generator[StrictHost]:
         yield host
 
 
-def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> None:
-    attempt = host.attempt(HIDES, world_size=2)
-    assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+def test_each_owner_has_a_uid_and_a_home_of_which_the_service_reads_all(host: StrictHost) -> None:
+    show = "import os, pathlib\nprint(os.getuid(), os.listdir(pathlib.Path.home().parent), flush=True)"
+    attempt, other = host.attempt(HIDES, world_size=2), host.attempt(show, owner="bob")
+    for one in (attempt, other):
+        assert one.report().reason is EndReason.COMPLETED, host.logs()
     result = attempt.run.job / "hidden-1" / "result"
     assert host.run_as_service("cat", str(result), str(attempt.own_folders.home / "kept")) == "1of the owner"
     assert result.stat().st_uid == SERVICE
     assert result.stat().st_mode & 0o777 == 0o600
-    uid, pid, count = map(int, attempt.log("rank-1").split())
+    numbers, homes = attempt.log("rank-1").splitlines()
+    uid, pid, count = map(int, numbers.split())
     assert uid == host.state.uid_of("ada")
     assert pid < 20
     assert count <= 5  # the first one, the launcher, the door and two ranks: nothing from outside
+    others, homes_of_other = other.log("rank-0").split()
+    assert (homes, homes_of_other) == ("['ada']", "['bob']")
+    assert uid != int(others)
+    assert {uid, int(others)} <= set(range(FIRST_UID, FIRST_UID + 4))
 
 
 def test_the_service_is_told_who_writes_a_file_of_the_job(host: StrictHost) -> None:
@@ -135,19 +146,6 @@ def test_a_job_writes_no_file_of_proc(host: StrictHost) -> None:
     attempt = host.attempt(WALK.read_text())
     assert attempt.report().reason is EndReason.COMPLETED, host.logs()
     assert json.loads(attempt.log("rank-0")) == {"named": False, "opened": []}
-
-
-def test_each_owner_has_a_uid_and_a_home(host: StrictHost) -> None:
-    show = "import os, pathlib\nprint(os.getuid(), os.listdir(pathlib.Path.home().parent), flush=True)"
-    lines = {owner: host.attempt(show, owner=owner) for owner in ("ada", "bob")}
-    found: dict[str, list[str]] = {}
-    for owner, attempt in lines.items():
-        assert attempt.report().reason is EndReason.COMPLETED, host.logs()
-        found[owner] = attempt.log("rank-0").split()
-    assert {owner: name for owner, (_, name) in found.items()} == {"ada": "['ada']", "bob": "['bob']"}
-    uids = {int(uid) for uid, _ in found.values()}
-    assert len(uids) == 2
-    assert uids <= set(range(FIRST_UID, FIRST_UID + 4))
 
 
 def test_a_job_touches_only_what_is_its_own(host: StrictHost, tmp_path: Path) -> None:
@@ -241,14 +239,25 @@ def test_nothing_outlives_the_keeper_of_an_attempt(host: StrictHost) -> None:
     wait_for(lambda: not any(process.is_alive(item) for item in before), "the end of all processes")
 
 
-def test_a_job_looks_around_and_sees_loopback_and_no_foreign_file(host: StrictHost) -> None:
+def test_a_job_sees_loopback_no_foreign_file_and_the_working_folder_of_its_own_job_which_it_writes(
+    host: StrictHost,
+) -> None:
     (host.data / "torchyard.db").touch()
     env = {"OTHER": str(host.folder / "state"), "DATABASE": str(host.data / "torchyard.db")}
-    attempt = host.attempt(LOOKS_AROUND, env=env)
+    attempt, other = (host.prepared(LOOKS_AROUND, env=env) for _ in range(2))
+    for one in (attempt, other):
+        one.run.work.mkdir(mode=0o700)
+    plan = read_record(attempt.run.launch, LaunchPlan)
+    assert plan is not None
+    write_record(attempt.run.launch, replace(plan, argv=[*plan.argv, str(attempt.run.work), str(other.run.work)]))
+    host.give_to_service()
+    attempt.start()
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
-    names, exists, shm, devices = attempt.log("rank-0").splitlines()
+    names, exists, shm, devices, _, written = attempt.log("rank-0").splitlines()
     assert (names, exists, shm) == ("['lo']", "False False", str(64 << 20))
     assert not re.search("nvidia|sd|vd|kmsg|mem", devices)
+    assert written == "['mine'] False"
+    assert (attempt.run.work / "mine").stat().st_uid == SERVICE
 
 
 @pytest.mark.thorough
@@ -361,48 +370,31 @@ READS_A_BUNDLE = """
 import os, pathlib, sys
 folder, hidden = map(pathlib.Path, sys.argv[1:])
 print((folder / "a" / "d.txt").read_text(), hidden.exists(), os.listdir(folder.parents[2]))
-for change in (
+changes = [
     lambda: (folder / "a" / "d.txt").write_text("x"), lambda: (folder / "a").chmod(0o777), lambda: folder.rename("x"),
     lambda: (folder / "new").touch(),
-):
+]
+for mount in map(pathlib.Path, ("in/data", "in/theirs")):
+    print(mount.is_dir() and (mount / "a" / "d.txt").read_text())
+    changes += [lambda at=mount: (at / "a" / "d.txt").write_text("x"), lambda at=mount: (at / "new").touch()]
+for number, change in enumerate(changes):
     try:
         change()
     except OSError:
         continue
-    sys.exit("the bundle is not closed")
+    sys.exit(f"change {number} of a bundle was made")
 """
 
 
-def test_an_attempt_reads_its_owners_bundles_and_no_other(host: StrictHost) -> None:
-    mine, other = (store(host.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
-    folder, hidden = host.unpacked(mine, owner="ada"), host.unpacked(other, owner="bob")
-    attempt = host.attempt(READS_A_BUNDLE, args=[str(folder), str(hidden)], bundles=[mine])
-    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
-    assert attempt.log("rank-0") == "mine False ['ada']\n"
-
-
-READS_MOUNTS = """
-import os, pathlib, sys
-for folder in map(pathlib.Path, ("in/data", "in/theirs")):
-    print(folder.is_dir() and (folder / "a" / "d.txt").read_text())
-    for change in (lambda: (folder / "a" / "d.txt").write_text("x"), lambda: (folder / "new").touch()):
-        try:
-            change()
-        except OSError:
-            continue
-        sys.exit("the mount is not closed")
-"""
-
-
-def test_a_mount_in_the_working_folder_is_read_and_opens_nothing_else(host: StrictHost) -> None:
+def test_an_attempt_reads_its_owners_bundles_and_mounts_and_no_other(host: StrictHost) -> None:
     mine, other = (store(host.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
     folder, theirs = host.unpacked(mine, owner="ada"), host.unpacked(other, owner="bob")
-    attempt = host.prepared(READS_MOUNTS, bundles=[mine])
+    attempt = host.prepared(READS_A_BUNDLE, args=[str(folder), str(theirs)], bundles=[mine])
     mountpoints.make(attempt.run.job, {"./in/data": str(folder), "./in/theirs": str(theirs)})
     host.give_to_service()
     attempt.start()
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
-    assert attempt.log("rank-0") == "mine\nFalse\n"
+    assert attempt.log("rank-0") == "mine False ['ada']\nmine\nFalse\n"
 
 
 def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost) -> None:
@@ -413,28 +405,7 @@ def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost
     assert "is missing or behind a link" in report.message
 
 
-WRITES_ITS_FOLDERS = """
-import os, pathlib, sys
-for folder in (os.environ["TORCHYARD_RUN_DIR"], sys.argv[1]):
-    pathlib.Path(folder, "mine").write_text("x")
-    print(os.listdir(folder), pathlib.Path(sys.argv[2]).exists())
-"""
-
-
-def test_an_attempt_writes_the_working_folder_of_its_job_and_sees_no_other(host: StrictHost) -> None:
-    attempt, other = (host.prepared(WRITES_ITS_FOLDERS) for _ in range(2))
-    for one in (attempt, other):
-        one.run.work.mkdir(mode=0o700)
-    plan = read_record(attempt.run.launch, LaunchPlan)
-    assert plan is not None
-    write_record(attempt.run.launch, replace(plan, argv=[*plan.argv, str(attempt.run.work), str(other.run.work)]))
-    host.give_to_service()
-    attempt.start()
-    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
-    assert attempt.log("rank-0").splitlines()[1] == "['mine'] False"
-    assert (attempt.run.work / "mine").stat().st_uid == SERVICE
-
-
+@pytest.mark.thorough
 def test_a_command_runs_once_in_strict_isolation(host: StrictHost) -> None:
     program = ["/bin/sh", "-c", "echo $0 $MINE $SECRET; exit 5", "once"]
     attempt = host.command(program, env={"MINE": "1"}, secrets={"SECRET": "s3cret-value"})
@@ -447,6 +418,7 @@ def test_a_command_runs_once_in_strict_isolation(host: StrictHost) -> None:
     assert attempt.log("rank-0") == "once 1 s3cret-value\n"
 
 
+@pytest.mark.thorough
 def test_a_program_behind_a_shell_saves_at_a_stop_in_strict_isolation(host: StrictHost) -> None:
     program = ["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, launchers.TRAINS]
     attempt = host.command(program, env={}, secrets={})

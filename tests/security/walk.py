@@ -3,7 +3,7 @@
 Of the processes of others, where it sees any, it looks at the first one and at its own parent.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import ctypes
 from functools import partial
 import json
@@ -26,14 +26,18 @@ def main() -> None:
     sys.stdout.write(json.dumps({"named": named == 0, "opened": opened()}))
 
 
-def opened() -> list[str]:
-    """Returns each file of `/proc` that could be opened for writing, and each that was open so from the start."""
+def opened(tried: Iterable[tuple[str, int]] | None = None) -> list[str]:
+    """Returns each file of `/proc` that could be opened for writing, and each that was open so from the start.
+
+    `tried`: some of what `files` yields, or else all.
+    """
     numbers = [int(path.name) for path in Path("/proc/self/fd").iterdir()]
     inherited = [f"descriptor {number}" for number in numbers if _is_written(number)]
     ways: list[Callable[[str], int]] = [partial(_directly, flags=flags) for flags in FLAGS]
     ways += [_by_folder, _by_name_alone, _by_reading, _truncated]
     # No mode without such a bit lets anybody write: two ways show it.
-    got = [path for path, mode in files() if any(_opens(way, path) for way in (ways if mode & 0o222 else ways[:2]))]
+    tried = files() if tried is None else tried
+    got = [path for path, mode in tried if any(_opens(way, path) for way in (ways if mode & 0o222 else ways[:2]))]
     return inherited + got
 
 

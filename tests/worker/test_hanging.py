@@ -11,7 +11,7 @@ from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_troubles import advance_until, told
 from torchyard.contract.states import JobState
 from torchyard.host import failpoints
-from worker import watch
+from worker import aside, watch
 from worker.attempts import runners
 
 __all__ = ["fixture"]
@@ -22,7 +22,8 @@ OUTPUT = "output.read"
 
 
 @pytest.fixture(autouse=True)
-def released() -> Generator[None]:
+def released(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    monkeypatch.setattr(aside, "_PAUSE_S", 0.1)
     yield
     failpoints.arm({})
 
@@ -70,7 +71,7 @@ def test_an_attempt_whose_output_cannot_be_read_keeps_its_lease_is_told_and_can_
     fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "SILENT_S", 0.5)
-    monkeypatch.setattr(runners, "LOST_S", 5.0)
+    monkeypatch.setattr(runners, "LOST_S", 1.0)
     clock = Clock()
     daemon = fixture.daemon(clock)
     claim, attempt = fixture.running(daemon, "cpu-0")
@@ -117,7 +118,7 @@ def test_an_attempt_that_makes_no_turn_is_given_up_and_its_processes_end(
     claim, attempt = fixture.running(daemon, "cpu-0")
     with serving(daemon):
         wait_for(lambda: fixture.state(claim.job_id) == JobState.RUNNING, "the adoption")
-        monkeypatch.setattr(runners, "LOST_S", 5.0)
+        monkeypatch.setattr(runners, "LOST_S", 1.0)
         failpoints.arm({failpoints.VARIABLE: "record.stop.fsync=hang"})
         fixture.store.pause(claim.job_id)
         wait_for(lambda: not attempt.running_processes(), "its processes are ended")

@@ -12,34 +12,27 @@ from worker.host import orphans
 
 PROGRAM = """
 import os, signal, sys, threading
+from types import SimpleNamespace
 from worker.engines.local.warm import preload, process
 from worker.host import forks
 preload.MODULES = ("torchyard.run.rank",)  # every rank needs it
-{torch}
+generator = SimpleNamespace(seed=int)
+calls = {{"set_num_threads": int, "default_generator": generator}}
+sys.modules["torch"] = SimpleNamespace(**calls, cuda=SimpleNamespace(is_initialized=bool))
+sys.modules["numpy"] = SimpleNamespace(random=generator)
 {change}
 process.main()
 """
-_WITHOUT_TORCH = """
-from types import SimpleNamespace
-generator = SimpleNamespace(seed=int)
-calls = {"set_num_threads": int, "default_generator": generator}
-sys.modules["torch"] = SimpleNamespace(**calls, cuda=SimpleNamespace(is_initialized=bool))
-sys.modules["numpy"] = SimpleNamespace(random=generator)
-"""
-"""Stands in for torch and numpy, whose import takes seconds: it has what a warm process and a rank call of them."""
+"""What stands in for torch and numpy, whose import takes seconds, has what a warm process and a rank call of them."""
 _MODULE = "worker.engines.local.warm.process"
 _start: Callable[..., ProcessIdentity] = orphans.start
 
 
 @dataclass
 class LightWarmProcess:
-    """Its `start` replaces `orphans.start`. `change`: Python code that each warm process runs first.
-
-    `torch`: whether its jobs find torch.
-    """
+    """Its `start` replaces `orphans.start`. `change`: Python code that each warm process runs first."""
 
     change: str = ""
-    torch: bool = False
     started: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
     """The warm processes in the order of their starts."""
 
@@ -47,7 +40,7 @@ class LightWarmProcess:
         if _MODULE not in command:
             return _start(command, **options)
         place = command.index("-m")
-        program = ["-c", PROGRAM.format(torch="import torch" if self.torch else _WITHOUT_TORCH, change=self.change)]
+        program = ["-c", PROGRAM.format(change=self.change)]
         self.started.append(_start([*command[:place], *program, *command[place + 2 :]], **options))
         return self.started[-1]
 

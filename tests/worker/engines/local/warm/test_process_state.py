@@ -32,33 +32,35 @@ WITH_DYNAMO = "sympy.utilities.exceptions.SymPyDeprecationWarning"
 """sympy, which comes with `torch._dynamo`, adds a filter for its own warning, and for no other."""
 
 
-def _start_and_read(attempt: Attempt) -> Iterator[State]:
-    attempt.start_job(SCRIPT, args=["--lr", "1", ""], env={"LAST": "x", "TZ": "Asia/Kolkata"})
+def _start_and_read(attempt: Attempt, *, ranks: int) -> Iterator[State]:
+    # With more threads than one torch starts them when it gets their number, so that a fork has them at once.
+    env = {"LAST": "x", "TZ": "Asia/Kolkata", "OMP_NUM_THREADS": "1"}
+    attempt.start_job(SCRIPT, args=["--lr", "1", ""], env=env, world_size=ranks)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
-    for rank in range(2):
+    for rank in range(ranks):
         text = (attempt.run.job / f"state-{rank}.json").read_text()
         yield json.loads(attempt.normalized(text))
 
 
 @dataclass(frozen=True)
 class States:
-    """The states of all ranks by the way they were started. Each way is started once."""
+    """The states of all ranks by their number and the way they were started. Each is started once."""
 
     folder: Path
     warm: WarmProcess
-    _found: dict[str, list[State]] = field(default_factory=dict[str, list[State]])
+    _found: dict[tuple[str, int], list[State]] = field(default_factory=dict[tuple[str, int], list[State]])
 
-    def __getitem__(self, way: str) -> list[State]:
-        if way not in self._found:
-            self._found[way] = self._read(way)
-        return self._found[way]
+    def of(self, way: str, *, ranks: int) -> list[State]:
+        if (way, ranks) not in self._found:
+            self._found[way, ranks] = self._read(way, ranks)
+        return self._found[way, ranks]
 
-    def _read(self, way: str) -> list[State]:
+    def _read(self, way: str, ranks: int) -> list[State]:
         warm, launcher = None if way == "cold" else self.warm, "warm" if way == "warm" else "torchrun"
-        attempt = Attempt.create(self.folder / way, warm=warm, launcher=launcher)
+        attempt = Attempt.create(self.folder / f"{way}-{ranks}", warm=warm, launcher=launcher)
         try:
-            return list(_start_and_read(attempt))
+            return list(_start_and_read(attempt, ranks=ranks))
         finally:
             assert kill_attempt(attempt.job_id, attempt.number) == []
 
@@ -69,37 +71,41 @@ def states(tmp_path_factory: pytest.TempPathFactory, warm_process: WarmProcess) 
 
 
 @pytest.mark.parametrize(
-    ("torchrun", "way"),
+    ("torchrun", "way", "ranks"),
     [
-        pytest.param("cold", "warm", marks=pytest.mark.thorough),
-        pytest.param("cold", "agent", marks=pytest.mark.thorough),
-        ("agent", "warm"),  # torchrun is a fork, which saves one import of torch: its ranks are programs of their own
+        pytest.param("cold", "warm", 2, marks=pytest.mark.thorough),
+        pytest.param("cold", "agent", 2, marks=pytest.mark.thorough),
+        pytest.param("agent", "warm", 2, marks=pytest.mark.thorough),
+        # torchrun is a fork, which saves one import of torch: its rank is a program of its own, and imports it
+        ("agent", "warm", 1),
     ],
 )
-@pytest.mark.parametrize("rank", [0, 1])
 def test_a_script_sees_the_same_process_state_as_under_torchrun(
-    states: States, rank: int, torchrun: str, way: str
+    states: States, torchrun: str, way: str, ranks: int
 ) -> None:
-    assert _different(states[torchrun][rank], states[way][rank]) == {}
+    for one, other in zip(states.of(torchrun, ranks=ranks), states.of(way, ranks=ranks), strict=True):
+        assert _different(one, other) == {}
 
 
 @pytest.mark.parametrize("torchrun", [pytest.param("cold", marks=pytest.mark.thorough), "agent"])
 def test_a_fork_has_all_modules_of_a_fresh_rank_and_of_ours_only_torchyard(states: States, torchrun: str) -> None:
-    for fresh, warm in zip(states[torchrun], states["warm"], strict=True):
-        assert set(fresh["modules"]) - set(warm["modules"]) == set()
-        assert {name.partition(".")[0] for name in warm["modules"]} & OURS == set()
+    (fresh,), (warm,) = states.of(torchrun, ranks=1), states.of("warm", ranks=1)
+    assert set(fresh["modules"]) - set(warm["modules"]) == set()
+    assert {name.partition(".")[0] for name in warm["modules"]} & OURS == set()
 
 
 def test_a_rank_starts_with_its_logs_and_its_stacks_as_the_only_descriptors(states: States) -> None:
-    for rank, warm in enumerate(states["warm"]):
+    for rank, warm in enumerate(states.of("warm", ranks=2)):
         logs = {str(number): f"RUN/job/logs/rank-{rank}.{name}" for number, name in ((1, "stdout"), (2, "stderr"))}
         kept = {"3": f"RUN/job/logs/rank-{rank}.order", "4": f"RUN/job/stacks/{rank}.txt"}
         assert warm["descriptors"] == {"0": "/dev/null", **logs, **kept}
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"])
+@pytest.mark.parametrize(
+    "launcher", [*(pytest.param(launcher, marks=pytest.mark.thorough) for launcher in ("cold", "agent")), "warm"]
+)
 def test_ranks_share_no_random_state(states: States, launcher: str) -> None:
-    first, second = states[launcher]
+    first, second = states.of(launcher, ranks=2)
     for one, other in zip(first["random"] + first["seeds"], second["random"] + second["seeds"], strict=True):
         assert one != other
 
