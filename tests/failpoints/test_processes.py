@@ -59,7 +59,7 @@ MANIFEST = {
 LAUNCHER = f"""
 set -e
 cd "$TORCHYARD_RUN_DIR"
-while [ ! -e GATE ]; do sleep 0.02; done
+while [ ! -e GATE ]; do sleep 0.2; done
 mkdir checkpoints/.epoch-1
 printf {STATE.decode()} > checkpoints/.epoch-1/state.pt
 printf '%s' '{json.dumps(MANIFEST)}' > checkpoints/.epoch-1/manifest.json
