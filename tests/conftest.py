@@ -37,7 +37,7 @@ settings.register_profile("quick", settings.get_profile("thorough"), max_example
 QUICK_S = redis_client.QUICK_S
 """How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
 redis_client.QUICK_S = 2.0
-transports: Any = sys.modules[httpx2.HTTPTransport.__module__]
+transports: Any = sys.modules[httpx2.HTTPTransport.__init__.__module__]  # the class names the package
 _new_context = transports.create_ssl_context
 _context_of_transports = cache(_new_context)
 

@@ -26,6 +26,8 @@ PRELOADED = (
     "torchvision.models",
     "torch.utils.serialization.config",
     "numpy.ctypeslib",
+    "numpy.ma",
+    "encodings.cp437",
 )
 """What a rank imports until its first step and its first checkpoint."""
 

@@ -26,7 +26,6 @@ from trainer.task import Evaluation
 from trainer.train import Training
 from trainer.world import World, joined
 
-MOST_RANKS = 4
 DEADLINE_S = 900
 """How long many draws in the same processes may take."""
 TOLERANCE = 1e-7
@@ -97,11 +96,11 @@ class Draw:
         )
 
 
-def draw(numbers: Random) -> Draw:
-    """Draws a training that has two steps at least."""
+def draw(numbers: Random, *, most_ranks: int) -> Draw:
+    """Draws a training that has two steps at least, on so many ranks at most."""
     kind = numbers.choice(KINDS)
     norms = kind in {"synchronized", "batch norm"}
-    batch, ranks = numbers.randint(2 if norms else 1, 4), numbers.randint(1, MOST_RANKS)
+    batch, ranks = numbers.randint(2 if norms else 1, 4), numbers.randint(1, most_ranks)
     accumulate = 1 if kind == "synchronized" else numbers.randint(1, 3)
     global_batch, epochs = batch * accumulate * ranks, numbers.randint(1, 3)
     size = numbers.randint(global_batch + 2, 3 * global_batch + 5)
@@ -114,7 +113,7 @@ def draw(numbers: Random) -> Draw:
         accumulate=accumulate,
         epochs=epochs,
         ranks=ranks,
-        later=ranks if fewest is None else numbers.choice([ranks, numbers.randint(fewest, MOST_RANKS)]),
+        later=ranks if fewest is None else numbers.choice([ranks, numbers.randint(fewest, most_ranks)]),
         manner=numbers.choice(("stop", "pause", "kill")),
         at=numbers.randint(1, max(1, steps - 1)),
         saves_every=numbers.choice((None, 1, 2, 3)),

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.trainer.ranks import PRELOADED, environment, job, on_ranks, results
+from tests.trainer.runs import small_pictures
 from torchyard.contract.attempts.rundir import RunDir
 from trainer import __main__ as rank
 from worker.engines.local.warm.preload import MODULES
@@ -75,7 +76,8 @@ def test_transformers_is_imported_only_when_it_is_needed() -> None:
 @pytest.mark.parametrize("model", ["small_cnn", pytest.param("resnet18", marks=pytest.mark.thorough)])
 def test_training_a_recipe_imports_no_further_modules(tmp_path: Path, model: str) -> None:
     run = job(tmp_path / "run", {"model": {"name": model}, "data": {"image_size": 32}, "training": {"max_steps": 1}})
-    assert results(on_ranks(1, _imported, run, env=environment(run, data="digits"))) == [[]]
+    data = small_pictures(tmp_path)
+    assert results(on_ranks(1, _imported, run, env=environment(run, data=data))) == [[]]
 
 
 def _imported(run: RunDir) -> list[str]:

@@ -20,13 +20,14 @@ from trainer.metrics import Step
 from trainer.optimization import make_optimizer
 from trainer.sampler import TrainSampler
 from trainer.train import Training
-from trainer.world import joined
+from trainer.world import World, joined
 
 MINUTE = timedelta(minutes=1)
 GLOBAL_BATCH, EPOCHS = 16, 3
 STEPS = 6
 """Steps of a run: two an epoch, the second of them with a shorter window."""
 WARMUP = 10
+AT_THE_END = CheckpointPolicy(every_epochs=EPOCHS)
 DECAY = 0.5
 
 
@@ -77,9 +78,7 @@ def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for case in cases:
             task = Poisoned(case["at"] if world.rank == world.size - 1 else (), loss=case.get("loss", False))
             config = config_of(case, ranks=world.size)
-            training = Training(
-                task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world
-            )
+            training = Training(task, trainer="test", config=config, policy=AT_THE_END, run=Run({}), world=world)
             norms: dict[int, float] = {}
             rates: dict[int, float] = {}
 
@@ -177,15 +176,23 @@ SKIPPING: list[dict[str, Any]] = [
     {"at": [5], "optimizer": {"name": "rmsprop", "momentum": 0.5}},
     {"at": [5], "optimizer": SGD, "loss": True},
 ]
-SHARDED: list[dict[str, Any]] = [
-    {"at": [5], "optimizer": optimizer, "ema": ema, "distributed": {"strategy": "fsdp"}}
-    for optimizer, ema in ((SGD, True), ({**ADAMW, "fused": True}, False))
+SHARDED: dict[str, Any] = {"at": [5], "distributed": {"strategy": "fsdp"}}
+SHARDS: list[dict[str, Any]] = [
+    {**SHARDED, "optimizer": SGD, "ema": True},
+    {**SHARDED, "optimizer": {**ADAMW, "fused": True}},
 ]
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
-def test_a_nonfinite_step_changes_nothing(ranks: int) -> None:
-    cases = SKIPPING + (SHARDED if ranks == 2 else [])
+@pytest.mark.parametrize(
+    ("ranks", "cases"),
+    [
+        (2, [*SKIPPING, SHARDS[0]]),
+        pytest.param(1, SKIPPING, marks=pytest.mark.thorough),
+        pytest.param(2, SHARDS, marks=pytest.mark.thorough),
+    ],
+    ids=["two ranks", "one rank", "shards"],
+)
+def test_a_nonfinite_step_changes_nothing(ranks: int, cases: list[dict[str, Any]]) -> None:
     for found in results(on_ranks(ranks, train, cases)):
         for case, outcome in zip(cases, found, strict=True):
             check(outcome, by_hand(case, skipped=case["at"]))
@@ -197,13 +204,20 @@ MEASURED: list[dict[str, Any]] = [
     {"at": [], "optimizer": {**ADAMW, "clip_grad_norm": 0.01}, "accumulate": 2},
     {"at": [], "optimizer": SGD, "precision": "fp16"},
     {"at": [], "optimizer": {**SGD, "clip_grad_norm": 0.01}, "precision": "fp16"},
-    {"at": [], "optimizer": {**SGD, "clip_grad_norm": 0.01}, "distributed": {"strategy": "fsdp"}},
+]
+MEASURED_IN_SHARDS: list[dict[str, Any]] = [
+    {"at": [], "optimizer": {**SGD, "clip_grad_norm": 0.01}, "distributed": {"strategy": "fsdp"}}
 ]
 
 
-def test_the_logged_norm_is_of_the_joined_batchs_gradient_before_clipping() -> None:
-    for found in results(on_ranks(2, train, MEASURED)):
-        for case, outcome in zip(MEASURED, found, strict=True):
+@pytest.mark.parametrize(
+    "cases",
+    [MEASURED, pytest.param(MEASURED_IN_SHARDS, marks=pytest.mark.thorough)],  # test_strategies.py clips shards
+    ids=["whole", "shards"],
+)
+def test_the_logged_norm_is_of_the_joined_batchs_gradient_before_clipping(cases: list[dict[str, Any]]) -> None:
+    for found in results(on_ranks(2, train, cases)):
+        for case, outcome in zip(cases, found, strict=True):
             check(outcome, by_hand(case, skipped=()))
 
 
@@ -252,34 +266,38 @@ def test_an_overflow_in_fp16_is_skipped_and_not_counted() -> None:
         check({**found, "norms": {}}, {**by_hand(case, skipped=case["at"]), "norms": {}})
 
 
-def train_alone(optimizer: dict[str, Any], at: Collection[int]) -> list[Tensor]:
-    """Trains ranks that synchronize only at the end of an epoch, for the two steps of one. Rank 1 skips those `at`."""
-    case: dict[str, Any] = {"optimizer": optimizer, "ema": True}
+def train_alone(optimizer: dict[str, Any]) -> list[list[Tensor]]:
+    """Trains ranks that synchronize only at the end of an epoch, for the two steps of one: twice.
+
+    The second time rank 1 skips step 2.
+    """
     with joined(MINUTE) as world:
-        task = Poisoned(at if world.rank == 1 else ())
-        config = config_of({**case, "distributed": {"strategy": "local_sgd", "local_sgd": {"period": 100}}}, ranks=2)
-        training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
-        kept: list[list[Tensor]] = []
-        assert training.ema is not None
-        step, average = training.train_step, training.ema.tensors
+        return [_train_alone(optimizer, at if world.rank == 1 else (), world) for at in ((), (2,))]
 
-        def watched(number: int, *arguments: Any, **named: Any) -> Step:
-            done = step(number, *arguments, **named)
-            kept.append(
-                whole({**dict(task.model.named_parameters()), **{f"ema.{key}": average[key] for key in average}})
-            )
-            return done
 
-        training.train_step = watched
-        training.train()
-        return kept[1]
+def _train_alone(optimizer: dict[str, Any], at: Collection[int], world: World) -> list[Tensor]:
+    distributed = {"strategy": "local_sgd", "local_sgd": {"period": 100}}
+    config = config_of({"optimizer": optimizer, "ema": True, "distributed": distributed}, ranks=2)
+    task = Poisoned(at)
+    training = Training(task, trainer="test", config=config, policy=AT_THE_END, run=Run({}), world=world)
+    kept: list[list[Tensor]] = []
+    assert training.ema is not None
+    step, average = training.train_step, training.ema.tensors
+
+    def watched(number: int, *arguments: Any, **named: Any) -> Step:
+        done = step(number, *arguments, **named)
+        kept.append(whole({**dict(task.model.named_parameters()), **{f"ema.{key}": average[key] for key in average}}))
+        return done
+
+    training.train_step = watched
+    training.train()
+    return kept[1]
 
 
 @pytest.mark.parametrize("fused", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_rank_that_trains_alone_skips_its_own_nonfinite_step(fused: bool) -> None:
     optimizer = {**SGD, "fused": fused}
-    untroubled = results(on_ranks(2, train_alone, optimizer, []))
-    troubled = results(on_ranks(2, train_alone, optimizer, [2]))
-    assert all(torch.equal(one, other) for one, other in zip(untroubled[0], troubled[0], strict=True))
-    assert not all(torch.equal(one, other) for one, other in zip(untroubled[1], troubled[1], strict=True))
-    assert all(bool(item.isfinite().all()) for item in troubled[1])
+    (untroubled, beside), (same, troubled) = results(on_ranks(2, train_alone, optimizer))
+    assert all(torch.equal(one, other) for one, other in zip(untroubled, beside, strict=True))
+    assert not all(torch.equal(one, other) for one, other in zip(same, troubled, strict=True))
+    assert all(bool(item.isfinite().all()) for item in troubled)

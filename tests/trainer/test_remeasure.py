@@ -29,8 +29,7 @@ from trainer import __main__ as trainer
 from trainer.remeasure import best_of, differences, remeasure
 
 CONFIG: dict[str, Any] = {
-    "training": {"epochs": 2, "per_device_batch_size": 8},
-    "distributed": {"strategy": "fsdp"},
+    "training": {"epochs": 2, "per_device_batch_size": 16},
     "ema": {"decay": 0.5},
     "evaluation": {"remeasure_best": False},
 }
@@ -57,7 +56,7 @@ def train(killed_at: int | None = None) -> bool:
     return has_finished(RunDir.of_job(Path(os.environ["TORCHYARD_RUN_DIR"])))
 
 
-def launch(root: Path, config: Mapping[str, Any], *, data: str, ranks: int = 2, killed_at: int | None = None) -> RunDir:
+def launch(root: Path, config: Mapping[str, Any], *, data: str, ranks: int = 1, killed_at: int | None = None) -> RunDir:
     run = job(root, {**CONFIG, **config})
     finished = results(on_ranks(ranks, train, killed_at, env=environment(run, data=data)))
     assert finished == [True] * ranks
@@ -79,7 +78,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, data: str) -> RunDir:
-    """A run of two ranks with sharded weights and an average, which has not measured anything again."""
+    """A run with an average, which has not measured anything again."""
     run = launch(tmp_path_factory.mktemp("trained"), {}, data=data)
     assert measured_again(run) == []
     return run
@@ -101,20 +100,19 @@ def again(ended: RunDir, *, data: str, policy: CheckpointPolicy = POLICY) -> Non
 
 
 @pytest.mark.thorough
-def test_the_averages_of_sharded_weights_measure_the_same_in_one_process(
-    ended: RunDir, trained: RunDir, data: str
-) -> None:
-    step, value = min(points(trained, "val/loss"), key=lambda point: point[1])
-    again(ended, data=data)
-    (line,) = measured_again(ended)
-    assert (line.name, line.attempt) == (f"epoch-{step // 10:04}", None)
+def test_the_averages_of_sharded_weights_measure_the_same_in_one_process(tmp_path: Path, data: str) -> None:
+    sharded: dict[str, Any] = {"evaluation": {}, "distributed": {"strategy": "fsdp"}}
+    run = launch(tmp_path, sharded, data=data, ranks=2)
+    step, value = min(points(run, "val/loss"), key=lambda point: point[1])
+    (line,) = measured_again(run)
+    assert (line.name, line.attempt) == (f"epoch-{step // 5:04}", None)
     assert line.metrics["val/loss"] == pytest.approx(value, rel=1e-5)
-    assert line.metrics["val/accuracy"] == dict(points(trained, "val/accuracy"))[step]
-    assert told(ended, "warning") == []
+    assert line.metrics["val/accuracy"] == dict(points(run, "val/accuracy"))[step]
+    assert told(run, "warning") == []
 
 
 def test_a_run_measures_its_best_again_when_all_ranks_have_left(tmp_path: Path, data: str) -> None:
-    run = launch(tmp_path, {"evaluation": {}, "distributed": {}, "ema": None}, data=data)
+    run = launch(tmp_path, {"evaluation": {}, "training": {"epochs": 1}}, data=data, ranks=2)
     (line,) = measured_again(run)
     assert line.metrics["val/loss"] == pytest.approx(min(value for _, value in points(run, "val/loss")), rel=1e-5)
     assert told(run, "warning") == []
@@ -123,14 +121,13 @@ def test_a_run_measures_its_best_again_when_all_ranks_have_left(tmp_path: Path, 
 def test_a_run_that_had_ended_before_is_not_measured_again(tmp_path: Path, data: str, trained: RunDir) -> None:
     run = job(tmp_path, {**CONFIG, "evaluation": {}})
     env = environment(run, data=data, resume_from=trained.checkpoints / "epoch-0002")
-    assert results(on_ranks(2, train, None, env=env)) == [True, True]
+    assert results(on_ranks(1, train, None, env=env)) == [True]
     assert measured_again(run) == []
     assert "the best checkpoint is not re-evaluated: the run had ended before this attempt" in told(run, "info")
 
 
 def test_a_stop_ends_what_is_measured_and_the_run_has_finished(tmp_path: Path, data: str) -> None:
-    config = {"evaluation": {}, "distributed": {}, "ema": None, "training": {"epochs": 1}}
-    run = launch(tmp_path, config, data=data, ranks=1, killed_at=1)
+    run = launch(tmp_path, {"evaluation": {}, "training": {"epochs": 1}}, data=data, killed_at=1)
     assert measured_again(run) == []
     assert "the best checkpoint was not re-evaluated: the job was asked to stop" in told(run, "info")
 

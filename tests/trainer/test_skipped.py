@@ -24,10 +24,10 @@ SKIPPED = 2
 CASES: list[dict[str, Any]] = [
     {},
     {"distributed": {"sync_batchnorm": True}, "optimizer": {"fused": True}},
-    {"distributed": {"strategy": "fsdp"}, "ema": {"decay": 0.5, "ramp": 0}},
     {"distributed": {"strategy": "local_sgd", "local_sgd": {"period": 100}}},
     {"ema": {"decay": 0.5, "ramp": 0, "device": "cpu"}, "optimizer": {"fused": True, "lookahead": {"every_steps": 2}}},
 ]
+SHARDED: dict[str, Any] = {"distributed": {"strategy": "fsdp"}, "ema": {"decay": 0.5, "ramp": 0}}
 
 
 class Spoilt(Regression):
@@ -44,20 +44,17 @@ class Spoilt(Regression):
             yield Batch(batch.inputs * math.nan, batch.targets) if spoilt else batch
 
 
-def train(cases: Sequence[Mapping[str, Any]], lines: int) -> list[tuple[list[str], list[dict[str, float]]]]:
-    """Returns for each case what the skipped step has changed on this rank, and its log lines every `lines` steps."""
-    found: list[tuple[list[str], list[dict[str, float]]]] = []
+def train(cases: Sequence[Mapping[str, Any]]) -> list[tuple[list[str], list[dict[str, float]]]]:
+    """Returns for each case what the skipped step has changed on this rank, and its log lines."""
     with joined(timedelta(minutes=1)) as world:
-        found.extend(_train(case, lines, world) for case in cases)
-    return found
+        return [_train(case, world) for case in cases]
 
 
-def _train(case: Mapping[str, Any], lines: int, world: World) -> tuple[list[str], list[dict[str, float]]]:
+def _train(case: Mapping[str, Any], world: World) -> tuple[list[str], list[dict[str, float]]]:
     config = recipe(
         training={"epochs": 1, "max_steps": 3, "per_device_batch_size": 4},
-        logging={"every_steps": lines},
         lr_scheduler={"warmup_steps": 0},
-        **{**case, "optimizer": {"name": "adamw", **case.get("optimizer", {})}},
+        **{"logging": {"every_steps": 1}, **case, "optimizer": {"name": "adamw", **case.get("optimizer", {})}},
     )
     task = Spoilt(spoils=world.rank == world.size - 1)
     training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
@@ -95,17 +92,20 @@ def _tensors(training: Training) -> dict[str, Tensor]:
     return {name: (item.to_local() if isinstance(item, DTensor) else item).clone() for name, item in tensors.items()}
 
 
-def test_a_skipped_step_changes_no_weight_moment_average_or_statistic_on_any_rank() -> None:
-    for rank, found in enumerate(results(on_ranks(2, train, CASES, 1))):
-        for case, (changed, _) in zip(CASES, found, strict=True):
+@pytest.mark.parametrize(
+    "cases",
+    [CASES, pytest.param([SHARDED], marks=pytest.mark.thorough)],  # test_nonfinite.py skips a step of shards
+    ids=["whole", "shards"],
+)
+def test_a_skipped_step_changes_no_weight_moment_average_or_statistic_on_any_rank(cases: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(results(on_ranks(2, train, cases))):
+        for case, (changed, _) in zip(cases, found, strict=True):
             trains_alone = case.get("distributed", {}).get("strategy") == "local_sgd" and rank == 0
             assert bool(changed) is trains_alone, (case, changed)
 
 
 def test_a_skipped_step_counts_neither_in_the_loss_nor_in_the_score() -> None:
-    alone = results(on_ranks(2, train, CASES[:1], 1))
-    together = results(on_ranks(2, train, CASES[:1], 2))
-    for ((_, each),), ((_, both),) in zip(alone, together, strict=True):
+    for (_, each), (_, both) in results(on_ranks(2, train, [{}, {"logging": {"every_steps": 2}}])):
         assert [math.isfinite(line["train/loss"]) for line in each] == [True, False, True]
         assert [math.isfinite(line["train/iou"]) for line in each] == [True, False, True]
         assert 0 < each[0]["train/iou"] < 1

@@ -268,3 +268,12 @@ test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
   assert.match(pasted, /torchyard/);
   await context.close();
 });
+
+test("the page of the REST interface shows the service's own document, and nothing breaks its policy", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  await page.goto(`${service.url}/docs/rest`);
+  for (const path of ["/v1/jobs", "/v1/sweeps", "/v1/workers"])
+    await page.getByText(path, { exact: true }).first().waitFor();
+  await leave(visited);
+});

@@ -16,6 +16,8 @@ MODULES = (
     "torchyard.run.rank",
     "numpy",
     "numpy.ctypeslib",
+    "numpy.ma",  # the first numpy.unique imports it
+    "encodings.cp437",  # the names in an npz file need it
     "torch",
     "torch._dynamo",  # the first optimizer and the first DistributedDataParallel import it
     "torch.distributed",
