@@ -33,7 +33,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return language.prompts(tmp_path_factory.mktemp("data") / "data.jsonl")
+    return language.prompts(tmp_path_factory.mktemp("data") / "data.jsonl", count=20)
 
 
 def train(dies: int | None = None, after: int = 0) -> bool:
