@@ -44,7 +44,7 @@ class Source:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     folder = tmp_path_factory.mktemp("source")
-    return Source(tiny_base(folder / "tiny", num_key_value_heads=2), language.prompts(folder / "data.jsonl"))
+    return Source(tiny_base(folder / "tiny", num_key_value_heads=2), language.prompts(folder / "data.jsonl", count=20))
 
 
 def sections(method: str, strategy: str, precision: str, **training: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.trainer.shapes import CLASSES, shapes
 from tests.trainer.walls import walls
 from trainer.train import Training
 
-SIZES: dict[str, Any] = {"epochs": 1, "max_steps": 12, "per_device_batch_size": 16}
+SIZES: dict[str, Any] = {"epochs": 1, "max_steps": 12, "per_device_batch_size": 8}
 STRATEGIES: dict[str, dict[str, Any]] = {
     "ddp": {},
     "fsdp": {"strategy": "fsdp"},
@@ -84,7 +84,8 @@ def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
     tmp_path: Path, library: Path, strategy: str, precision: str
 ) -> None:
     wanted = config(strategy, precision, gradient_accumulation_steps=2)
-    run, outcomes = train(tmp_path, library, wanted, change=watch_log_lines)
+    data = small_pictures(tmp_path, train=12 * 32, val=20)
+    run, outcomes = train(tmp_path / "run", library, wanted, data=data, change=watch_log_lines)
     assert [step for step, _ in points(run, "train/loss")] == [4, 8, 12]
     losses = [loss for _, loss in points(run, "train/loss")]
     assert losses[-1] < losses[0] < 3

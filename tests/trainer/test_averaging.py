@@ -393,7 +393,7 @@ def averaged_run(wrap: Callable[[nn.Module], object]) -> tuple[nn.Module, dict[s
     model[0].bias.requires_grad_(False)
     model.register_buffer("mean", torch.zeros(2, dtype=torch.float64))
     wrap(model)
-    optimizer = make_optimizer(model, OptimizerConfig(name="adamw", weight_decay=0.5), lr=0.1, device=CPU)
+    optimizer = torch.optim.SGD((item for item in model.parameters() if item.requires_grad), lr=0.1)
     lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5))
     ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0))
     inputs = torch.arange(12, dtype=torch.float64).reshape(4, 3)

@@ -15,43 +15,50 @@ from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.compilation import compile_in_place
 from trainer.train import Training
-from trainer.world import joined
+from trainer.world import World, joined
+
+Trained = tuple[list[Tensor], list[str]]
 
 
-def train(compiled: bool) -> tuple[list[Tensor], list[str]]:
-    """Returns the weights and their names after an epoch."""
+def train_both() -> list[Trained]:
+    """Returns the weights and their names after an epoch, of a model as it is and of one that is compiled."""
     with joined(timedelta(minutes=1)) as world:
-        task = Regression()
-        config = recipe(training={"epochs": 1, "per_device_batch_size": 10, "compile": compiled})
-        Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world).train()
-        return [item.detach().clone() for item in task.model.parameters()], list(task.model.state_dict())
+        return [_train(compiled, world) for compiled in (False, True)]
 
 
-def train_traced() -> tuple[list[Tensor], list[str]]:
-    """Trains as `train(True)`, but runs Dynamo's graphs without a C++ compiler."""
+def _train(compiled: bool, world: World) -> Trained:
+    task = Regression()
+    config = recipe(training={"epochs": 1, "per_device_batch_size": 10, "compile": compiled})
+    Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world).train()
+    return [item.detach().clone() for item in task.model.parameters()], list(task.model.state_dict())
+
+
+def trace_both() -> list[Trained]:
+    """Trains as `train_both`, but runs Dynamo's graphs without a C++ compiler."""
     nn.Module.compile = partialmethod(nn.Module.compile, backend="eager")  # pyright: ignore[reportAttributeAccessIssue]
-    return train(True)
+    return train_both()
+
+
+def check(both: list[Trained]) -> None:
+    (plain, names), (compiled, others) = both
+    assert names == others
+    for ours, theirs in zip(compiled, plain, strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_a_traced_model_learns_the_same_and_keeps_its_names() -> None:
-    ((plain, names),) = results(on_ranks(1, train, False))
-    ((traced, others),) = results(on_ranks(1, train_traced))
-    assert names == others
-    for ours, theirs in zip(traced, plain, strict=True):
-        assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+    (both,) = results(on_ranks(1, trace_both))
+    check(both)
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++, which this machine has not")
 def test_a_compiled_model_learns_the_same_and_keeps_its_names(tmp_path: Path) -> None:
-    ((plain, names),) = results(on_ranks(1, train, False))
     inductor = {"CACHE_DIR": str(tmp_path), "COMPILE_THREADS": "1", "CPP_CACHE_PRECOMPILE_HEADERS": "0"}
     env = {f"TORCHINDUCTOR_{name}": value for name, value in inductor.items()}
-    ((compiled, others),) = results(on_ranks(1, train, True, env=env))
+    (both,) = results(on_ranks(1, train_both, env=env))
     assert list(tmp_path.rglob("*.so"))
-    assert names == others
-    for ours, theirs in zip(compiled, plain, strict=True):
-        assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+    check(both)
 
 
 def test_compile_without_a_compiler_is_a_configuration_error(

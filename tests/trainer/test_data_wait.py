@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.trainer.ranks import job, on_ranks, recipe, results
 from tests.trainer.regression import Regression
-from tests.trainer.runs import points
+from tests.trainer.runs import points, small_pictures
 import torchyard
 from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.recipes import ImageClassification
@@ -112,9 +112,9 @@ def do_nothing() -> None:
     pass
 
 
-def in_memory() -> None:
+def in_memory(source: str) -> None:
     config = recipe(training={"max_steps": 4}, logging={"every_steps": 2})
-    train(lambda world: make_task(config, source="digits", weights="none", device=world.device), config)
+    train(lambda world: make_task(config, source=source, weights="none", device=world.device), config)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_slow_loader_processes_are_most_of_each_step(tmp_path: Path) -> None:
 
 
 def test_a_recipe_with_its_data_in_memory_waits_for_no_loader(tmp_path: Path) -> None:
-    assert shares(tmp_path, in_memory) == [0.0, 0.0]
+    assert shares(tmp_path, in_memory, small_pictures(tmp_path, val=20)) == [0.0, 0.0]
 
 
 def test_the_clock_runs_only_while_a_batch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

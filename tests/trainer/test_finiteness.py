@@ -24,7 +24,7 @@ from trainer.world import joined
 CONFIG: dict[str, Any] = {
     "training": {"epochs": 2, "per_device_batch_size": 8, "deterministic": True},
     "lr_scheduler": {"warmup_steps": 3},
-    "logging": {"every_steps": 5},
+    "logging": {"every_steps": 2},
 }
 TECHNIQUES = [
     pytest.param(1, {"optimizer": {"name": "sgd", "lr": 0.01}}, marks=pytest.mark.thorough),
@@ -36,8 +36,8 @@ TECHNIQUES = [
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Writes 150 training pictures: 10 steps an epoch on two ranks with batches of 8, the last one smaller."""
-    return small_pictures(tmp_path_factory.mktemp("data"))
+    """Writes 60 training pictures: 4 steps an epoch on two ranks with batches of 8, the last one smaller."""
+    return small_pictures(tmp_path_factory.mktemp("data"), train=60, val=20)
 
 
 def train(prepare: Callable[[Training], None]) -> bool:
@@ -55,12 +55,12 @@ def train(prepare: Callable[[Training], None]) -> bool:
 
 
 def poison_gradients(training: Training) -> None:
-    """Makes rank 0's first gradient NaN in steps 5 and 10, with a finite loss."""
+    """Makes rank 0's first gradient NaN in steps 2 and 4, with a finite loss."""
     if training.world.rank == 0:
         weight = next(training.task.model.parameters())
 
         def poison(gradient: Tensor) -> Tensor:
-            return gradient * math.nan if training.position.step in {4, 9} else gradient
+            return gradient * math.nan if training.position.step in {1, 3} else gradient
 
         weight.register_hook(poison)
 
@@ -71,18 +71,18 @@ def test_a_nonfinite_gradient_with_a_finite_loss_does_not_reach_checkpoints(
 ) -> None:
     training = {**CONFIG["training"], "per_device_batch_size": 16 // ranks}
     config = {**CONFIG, **technique, "training": training}
-    run = job(tmp_path / "1", config, checkpoint={"every_steps": 5})
+    run = job(tmp_path / "1", config, checkpoint={"every_steps": 2})
     results(on_ranks(ranks, train, poison_gradients, env=environment(run, data=small)))
-    names = ["epoch-0001", "epoch-0002", "step-00000005", "step-00000015"]
+    names = ["epoch-0001", "epoch-0002", "step-00000002", "step-00000006"]
     assert sorted(path.name for path in run.checkpoints.iterdir()) == names
     for name in names:
         saved = state(run, name)
         assert all(bool(tensor.isfinite().all()) for tensor in saved["model"].values())
     assert all(math.isfinite(loss) for _, loss in points(run, "train/loss"))
     finite = [(step, math.isfinite(norm)) for step, norm in points(run, "train/grad_norm")]
-    assert finite == [(5, False), (10, False), (15, True), (20, True)]
+    assert finite == [(2, False), (4, False), (6, True), (8, True)]
 
-    again = job(tmp_path / "2", config, checkpoint={"every_steps": 5})
+    again = job(tmp_path / "2", config, checkpoint={"every_steps": 2})
     where = environment(again, data=small, resume_from=run.checkpoints / ("epoch-0001" if ranks == 1 else names[2]))
     results(on_ranks(ranks, train, poison_gradients, env=where))
     assert same(load(again.checkpoints / "epoch-0002"), state(run, "epoch-0002"))

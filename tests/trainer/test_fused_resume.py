@@ -16,6 +16,7 @@ def attempt(root: Path, *, data: str, resume_from: Path | None = None, **optimiz
         "training": {"epochs": 2, "per_device_batch_size": 50},
         "optimizer": optimizer,
         "logging": {"every_steps": 1},
+        "evaluation": {"remeasure_best": False},
     }
     run = job(root, config)
     results(on_ranks(1, trainer.main, env=environment(run, data=data, resume_from=resume_from)))

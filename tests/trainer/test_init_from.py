@@ -29,7 +29,7 @@ from trainer.evaluate import evaluate
 from trainer.train import Training
 from trainer.weights.starting import read_initial
 
-TRAINING = {"training": {"epochs": 1, "per_device_batch_size": 16}}
+TRAINING = {"training": {"epochs": 1, "per_device_batch_size": 16}, "evaluation": {"remeasure_best": False}}
 NOBODY = f"job_{'0' * 32}"
 
 

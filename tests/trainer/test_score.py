@@ -103,7 +103,8 @@ def scored(config: Recipe, source: str) -> tuple[list[float], list[tuple[float, 
         assert task.score is not None
         loss, name = task.loss, task.score.name
         trainer = next(key for key, entry in REGISTRY.items() if entry.config is type(config))
-        training = Training(task, trainer=trainer, config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
+        policy = CheckpointPolicy(every_epochs=5)
+        training = Training(task, trainer=trainer, config=config, policy=policy, run=Run({}), world=world)
 
         def watched(outputs: Tensor, targets: Tensor) -> Tensor:
             own.add_(torch.tensor(_iou(outputs, targets) if name == "train/iou" else _accuracy(outputs, targets)))

@@ -28,6 +28,7 @@ CONFIG: dict[str, Any] = {
     "training": {"epochs": 2, "per_device_batch_size": 8, "deterministic": True},
     "lr_scheduler": {"warmup_steps": 3},
     "logging": {"every_steps": 4},
+    "evaluation": {"remeasure_best": False},
 }
 
 
@@ -181,10 +182,14 @@ def test_the_defaults_learn_digits(tmp_path: Path) -> None:
 def test_checkpoints_and_the_end_may_be_set_by_steps(tmp_path: Path, small: str) -> None:
     run = job(
         tmp_path,
-        {**CONFIG, "training": {**CONFIG["training"], "epochs": 3, "max_steps": 16}, "evaluation": {"every_epochs": 2}},
+        {
+            **CONFIG,
+            "training": {"epochs": 3, "max_steps": 16, "per_device_batch_size": 16},
+            "evaluation": {"every_epochs": 2, "remeasure_best": False},
+        },
         checkpoint={"every_epochs": None, "every_steps": 6, "monitor": "val/accuracy", "mode": "max"},
     )
-    results(on_ranks(2, train, env=environment(run, data=small)))
+    results(on_ranks(1, train, env=environment(run, data=small)))
     assert sorted(path.name for path in run.checkpoints.iterdir()) == [
         "step-00000006",
         "step-00000012",

@@ -18,7 +18,6 @@ from tests.torchyard.models.trained import MASKS, PICTURES, TEXTS, WORDS, digits
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.models.predictions import ClassPrediction, MaskPrediction
-from trainer.data.images import split_indices
 from trainer.data.pairs import load_pairs
 from trainer.data.texts import load_texts
 
@@ -57,9 +56,8 @@ def _trained(folder: Path, trainer: str) -> Trained:
     state = run(folder, trainer)
     config: Any = torchyard.load(state, device="cpu").config
     if trainer == PICTURES:
-        pictures, labels = digits()
-        _, val = split_indices(torch.from_numpy(labels), fraction=config.data.val_fraction, seed=0)
-        return Trained(state, list(pictures[val]), [str(label) for label in labels[val]])
+        arrays = np.load(folder / "small.npz")
+        return Trained(state, list(arrays["x_test"]), [str(label) for label in arrays["y_test"]])
     if trainer == MASKS:
         pairs = load_pairs(folder / "data", config.data).val.pairs
         truth = [np.asarray(Image.open(str(pair.mask))) > 0 for pair in pairs]

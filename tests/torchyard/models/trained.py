@@ -8,6 +8,7 @@ import numpy as np
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import environment, job, on_ranks, results
+from tests.trainer.runs import small_pictures
 from tests.trainer.walls import walls
 from torchyard.contract.recipes import MODULES, REGISTRY
 from trainer.__main__ import main
@@ -21,8 +22,8 @@ PICTURES, MASKS, TEXTS, WORDS = REGISTRY
 def run(folder: Path, trainer: str) -> Path:
     """Trains a small model of a recipe on data in `folder`. Returns its last `state.pt`."""
     data, config = {PICTURES: _pictures, MASKS: _walls, TEXTS: _texts, WORDS: _words}[trainer](folder)
-    source = "digits" if data == "digits" else f"file://{data}"
-    config = {**config, "data": {**config["data"], "source": source}}
+    config["data"]["source"] = f"file://{data}"
+    config["evaluation"] = {**config.get("evaluation", {}), "remeasure_best": False}
     made = job(folder / "run", config, trainer=trainer, checkpoint={"keep_last": 1})
     results(on_ranks(1, main, env=environment(made, data=data)))
     return max(made.checkpoints.glob("*/state.pt"))
@@ -35,7 +36,7 @@ def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def _pictures(folder: Path) -> tuple[str, dict[str, Any]]:
-    return "digits", {"data": {}, "training": {"epochs": 1, "per_device_batch_size": 32}}
+    return small_pictures(folder), {"data": {}, "training": {"epochs": 1, "per_device_batch_size": 16}}
 
 
 def _walls(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -43,7 +44,7 @@ def _walls(folder: Path) -> tuple[str, dict[str, Any]]:
     data = {"image_size": 32, "workers": 0, "val_fraction": 0.4}
     return str(walls(folder / "data")), {
         "data": data,
-        "training": {"epochs": 4},
+        "training": {"epochs": 2, "per_device_batch_size": 3},
         "optimizer": {"lr": 0.02},
         "lr_scheduler": {"warmup_steps": 0},
     }

@@ -137,7 +137,7 @@ def train(base: Path, method: str, half: bool, recompute: bool) -> dict[str, Any
         found = descend(model, strategy, rank=world.rank, size=world.size, half=half)
         prompt = row(9, 0)[:, :6]
         model.eval()
-        said = model.generate(prompt, max_new_tokens=8, do_sample=False)
+        said = model.generate(prompt, max_new_tokens=3, do_sample=False)
         return {**found, "read": bytes_read, "said": said}
 
 
@@ -145,7 +145,7 @@ def train_alone(base: Path, method: str, *, half: bool) -> dict[str, Any]:
     model, _, _ = begin(base, method, None, half=half)
     found = descend(model, None, rank=0, size=1, half=half)
     model.eval()
-    return {**found, "said": model.generate(row(9, 0)[:, :6], max_new_tokens=8, do_sample=False)}
+    return {**found, "said": model.generate(row(9, 0)[:, :6], max_new_tokens=3, do_sample=False)}
 
 
 CASES = [

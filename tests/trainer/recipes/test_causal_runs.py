@@ -33,7 +33,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return language.prompts(tmp_path_factory.mktemp("data") / "data.jsonl")
+    return language.prompts(tmp_path_factory.mktemp("data") / "data.jsonl", count=20)
 
 
 def train(dies: int | None = None, after: int = 0) -> bool:
@@ -212,7 +212,8 @@ def test_a_run_starts_from_an_adapter_and_measures_one(
     tmp_path: Path, base: Path, data: Path, saved: RunDir, ranks: int
 ) -> None:
     before = saved.checkpoints / "epoch-0002"
-    started = run_job(tmp_path / "1", base, data, init_from=before, training={"max_steps": 1}, optimizer={"lr": 1e-9})
+    step: dict[str, Any] = {"training": {"max_steps": 1}, "evaluation": {"samples": 0, "remeasure_best": False}}
+    started = run_job(tmp_path / "1", base, data, init_from=before, optimizer={"lr": 1e-9}, **step)
     (text,) = [text for text in messages(started) if "start from the checkpoint" in text]
     assert text.startswith("28 of ")
     assert "left out" not in text

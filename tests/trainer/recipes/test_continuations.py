@@ -13,7 +13,7 @@ from tests.trainer.ranks import on_ranks, results
 from trainer.data.sequences import Prompt
 from trainer.recipes.continuations import CALL_TOKENS, continue_prompts
 from trainer.weights.language import Origin
-from trainer.world import joined
+from trainer.world import World, joined
 
 END, NEW_TOKENS = 0, 3 * CALL_TOKENS
 
@@ -44,27 +44,31 @@ class Tokenizer:
         return "".join(str(token) for token in tokens)
 
 
-def continue_one(tokens: Sequence[Sequence[int | None]]) -> tuple[list[str], int]:
-    """Returns the continuation of a prompt, and how often progress was told."""
+def continue_each(*tokens: Sequence[Sequence[int | None]]) -> list[tuple[list[str], int]]:
+    """Returns for each case the continuation of a prompt, and how often progress was told."""
+    with joined(timedelta(seconds=20)) as world:
+        return [_continue(each[world.rank], world) for each in tokens]
+
+
+def _continue(tokens: Sequence[int | None], world: World) -> tuple[list[str], int]:
     told: list[None] = []
     config: Any = SimpleNamespace(eos_token_id=END, max_position_embeddings=99)
     tokenizer: Any = Tokenizer()
     origin = Origin(None, None, tokenizer, config, "the base", None)
-    with joined(timedelta(seconds=20)) as world:
-        found = continue_prompts(
-            Together(tokens[world.rank]),
-            [Prompt([3, 4], [5])],
-            origin=origin,
-            new_tokens=NEW_TOKENS,
-            device=world.device,
-            world=world,
-            on_tokens=lambda: told.append(None),
-        )
+    found = continue_prompts(
+        Together(tokens),
+        [Prompt([3, 4], [5])],
+        origin=origin,
+        new_tokens=NEW_TOKENS,
+        device=world.device,
+        world=world,
+        on_tokens=lambda: told.append(None),
+    )
     return [each.continuation for each in found], len(told)
 
 
 def test_all_ranks_end_after_rank_0s_last_token() -> None:
-    for first, text in (([7, 7, END], "77"), ([1] * 9 + [None], "1" * 9), ([2] * NEW_TOKENS, "2" * NEW_TOKENS)):
-        others = [5, END, None, *[6] * NEW_TOKENS]
-        one, other = results(on_ranks(2, continue_one, [first, others]))
-        assert one == other == ([text], len(text) // CALL_TOKENS)
+    cases = (([7, 7, END], "77"), ([1] * 9 + [None], "1" * 9), ([2] * NEW_TOKENS, "2" * NEW_TOKENS))
+    others = [5, END, None, *[6] * NEW_TOKENS]
+    expected = [([text], len(text) // CALL_TOKENS) for _, text in cases]
+    assert results(on_ranks(2, continue_each, *([first, others] for first, _ in cases))) == [expected] * 2

@@ -39,7 +39,8 @@ DISTILBERT = {
 
 def settings(model: dict[str, Any], **sections: dict[str, Any]) -> dict[str, Any]:
     training = {"epochs": 1, "per_device_batch_size": 40, "deterministic": True, "channels_last": True}
-    return {"model": model, "data": {"source": "digits", "image_size": 32}, "training": training, **sections}
+    data, evaluation = {"source": "digits", "image_size": 32}, {"remeasure_best": False}
+    return {"model": model, "data": data, "training": training, "evaluation": evaluation, **sections}
 
 
 def measured(metrics: dict[str, float]) -> dict[str, float]:
@@ -47,7 +48,7 @@ def measured(metrics: dict[str, float]) -> dict[str, float]:
 
 
 def test_a_model_of_timm_trains_on_two_ranks_and_predicts_what_was_measured(tmp_path: Path) -> None:
-    data = small_pictures(tmp_path, train=120, val=40)
+    data = small_pictures(tmp_path, train=80, val=20)
     model = {"name": "timm/test_resnet", "freeze": ["conv1"]}
     run = job(tmp_path / "run", settings(model, distributed={"sync_batchnorm": True}))
     results(on_ranks(2, main, env=environment(run, data=data)))
@@ -104,6 +105,7 @@ def test_an_encoder_of_another_type_trains_and_predicts_what_was_measured(tmp_pa
         "model": DISTILBERT,
         "data": {"source": "file:///x", "vocabulary": 300, "max_length": 16},
         "training": {"epochs": 1, "per_device_batch_size": 8},
+        "evaluation": {"remeasure_best": False},
     }
     run = job(tmp_path / "run", sections, trainer="text-classification")
     results(on_ranks(1, main, env=environment(run, data=str(folder))))

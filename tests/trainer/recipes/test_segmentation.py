@@ -282,6 +282,7 @@ def test_a_run_on_two_ranks_shows_overlays_once_and_saves_a_state_with_the_same_
     source = shifted(tmp_path / "data", count=12)
     sections = config(data={"val_fraction": 0.4, "augment": ["hflip", "crop", "color"]}).model_dump(mode="json")
     sections["training"] |= {"epochs": 1, "per_device_batch_size": 2}
+    sections["evaluation"] |= {"remeasure_best": False}
     run = job(tmp_path / "run", sections, trainer="segmentation")
     results(on_ranks(2, main, env=environment(run, data=str(source))))
     folder = run.checkpoints / "epoch-0001"
