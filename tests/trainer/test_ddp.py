@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, CountedRegression, Regression
+from tests.trainer.runs import small_pictures
 from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
@@ -195,8 +196,9 @@ def train_digits() -> dict[str, Any]:
 
 
 def test_ranks_keep_equal_weights_and_draw_different_random_numbers(tmp_path: Path) -> None:
-    run = job(tmp_path, {"training": {"epochs": 1, "max_steps": 7}})
-    one, other = results(on_ranks(2, train_digits, env=environment(run, data="digits")))
+    run = job(tmp_path / "run", {"training": {"epochs": 1, "max_steps": 4, "per_device_batch_size": 8}})
+    data = small_pictures(tmp_path, val=20)
+    one, other = results(on_ranks(2, train_digits, env=environment(run, data=data)))
     assert one["finished"]
     assert all(torch.equal(a, b) for a, b in zip(one["first"], other["first"], strict=True))
     assert all(torch.equal(a, b) for a, b in zip(one["last"], other["last"], strict=True))
