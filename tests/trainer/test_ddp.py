@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -106,31 +107,32 @@ def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, ba
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
 
 
-def train_counted(batch: int, accumulate: int) -> tuple[list[Tensor], list[float]]:
-    """Returns the weights after two epochs, and the losses that are logged, each of two steps."""
+def train_counted(*shapes: tuple[int, int]) -> list[tuple[list[Tensor], list[float]]]:
+    """Returns for each batch and accumulation the weights after two epochs, and the losses that are logged."""
     with joined(MINUTE) as world:
-        training = training_of(CountedRegression(), regression(batch, accumulate), world)
-        logged: list[float] = []
-        training.run.log = lambda metrics, step: logged.extend(  # pyright: ignore[reportAttributeAccessIssue]
-            value for key, value in metrics.items() if key == "train/loss"
-        )
-        training.train()
-        return weights_of(training), logged
+        return [_train_counted(*shape, world) for shape in shapes]
+
+
+def _train_counted(batch: int, accumulate: int, world: World) -> tuple[list[Tensor], list[float]]:
+    training = training_of(CountedRegression(), regression(batch, accumulate), world)
+    logged: list[float] = []
+    training.run.log = lambda metrics, step: logged.extend(  # pyright: ignore[reportAttributeAccessIssue]
+        value for key, value in metrics.items() if key == "train/loss"
+    )
+    training.train()
+    return weights_of(training), logged
 
 
 @pytest.mark.parametrize(
-    ("ranks", "batch", "accumulate"),
-    [
-        (1, 4, 3),
-        (2, 3, 2),
-        *(pytest.param(*shape, marks=pytest.mark.thorough) for shape in ((1, 12, 1), (3, 4, 1))),
-    ],
+    ("ranks", "shapes"), [(2, [(6, 1), (3, 2)]), pytest.param(3, [(4, 1)], marks=pytest.mark.thorough)]
 )
-def test_a_step_divides_by_what_the_samples_of_all_ranks_count(ranks: int, batch: int, accumulate: int) -> None:
+def test_a_step_divides_by_what_the_samples_of_all_ranks_count(ranks: int, shapes: list[tuple[int, int]]) -> None:
     expected = reference(CountedRegression(), 12)
-    ((_, whole),) = results(on_ranks(1, train_counted, 12, 1))
+    (alone,) = results(on_ranks(1, train_counted, (12, 1), (4, 3)))
+    together = results(on_ranks(ranks, train_counted, *shapes))
+    _, whole = alone[0]
     assert len(set(whole)) == len(whole) > 2
-    for weights, logged in results(on_ranks(ranks, train_counted, batch, accumulate)):
+    for weights, logged in itertools.chain(alone, *together):
         assert logged == pytest.approx(whole, rel=1e-12)
         for ours, theirs in zip(weights, expected, strict=True):
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
