@@ -138,7 +138,7 @@ def every_job_succeeds(service: ApiFixture) -> Generator[None]:
     over = Event()
 
     def work() -> None:
-        while not over.wait(0.05):
+        while not over.wait(0.2):
             for job_id, _ in service.queued_rows():
                 with suppress(StaleClaim, AssertionError):  # the job was cancelled meanwhile
                     succeed(service, job_id)
