@@ -57,7 +57,7 @@ from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
 from worker.direct import DirectService
 from worker.engines.base import AttemptPlan
-from worker.engines.local import engine
+from worker.engines.local import supervisors
 from worker.engines.local.engine import LocalEngine
 from worker.settings import Settings
 
@@ -272,7 +272,7 @@ def run_daemon(settings: Settings, speed: float, patience: float, argv: list[str
     `argv` is started instead of torchrun; attempts after the first have no failpoints.
     """
     logging.basicConfig(filename=settings.root / "worker.log", level=logging.INFO, force=True)
-    setattr(engine, "_SUPERVISOR_DEADLINE_S", patience)  # noqa: B010 not to be set by anybody else
+    setattr(supervisors, "_DEADLINE_S", patience)  # noqa: B010 not to be set by anybody else
     slots = Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),))
     launcher = _InTorchrunsPlace(argv) if argv is not None else None
     local = LocalEngine(settings.runs, slots, launcher=launcher)

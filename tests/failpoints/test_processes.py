@@ -15,6 +15,7 @@ from sqlalchemy import update
 from store.announcement import Announcement
 from store.db.database import Database
 from store.tables import Job
+from tests import line
 from tests.databases import Databases
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
@@ -58,7 +59,7 @@ MANIFEST = {
 LAUNCHER = f"""
 set -e
 cd "$TORCHYARD_RUN_DIR"
-while [ ! -e GATE ]; do sleep 0.02; done
+while [ ! -e GATE ]; do sleep 0.2; done
 mkdir checkpoints/.epoch-1
 printf {STATE.decode()} > checkpoints/.epoch-1/state.pt
 printf '%s' '{json.dumps(MANIFEST)}' > checkpoints/.epoch-1/manifest.json
@@ -129,8 +130,11 @@ class ProcessFixture:
         return started(actions.run_daemon, self.service.settings, 1, 2, self.argv, plan=plan, log=self.service.log)
 
     def turn(self) -> None:
-        """Wakes the daemon and ends the backoff of jobs."""
-        self.service.write(lambda session: session.execute(update(Job).values(not_before=None)))
+        """Wakes the daemon and ends the backoff of jobs, which Redis would else learn from the next sweep."""
+        resting = [job.id for job in self.service.jobs() if job.not_before is not None]
+        if resting:
+            self.service.write(lambda session: session.execute(update(Job).values(not_before=None)))
+            self.service.queue.announce(line.told(*map(self.service.job, resting)))
         self.service.queue.announce(Announcement(wakes_workers=True))
 
     def wait(self, job_id: str) -> Job:

@@ -7,8 +7,8 @@ import pytest
 
 from store.attempts.facts import Claim
 from tests.worker.attempt import wait_for
-from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
-from tests.worker.test_troubles import advance_until, told
+from tests.worker.test_daemon import Clock, DaemonFixture, advance_until, fixture, serving
+from tests.worker.test_troubles import told
 from torchyard.contract.states import JobState
 from torchyard.host import failpoints
 from worker import aside, watch

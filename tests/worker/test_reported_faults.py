@@ -5,7 +5,7 @@ import pytest
 from store.cluster import workers
 from tests.approved import Approved
 from tests.worker.attempt import Attempt, wait_for
-from tests.worker.test_daemon import DaemonFixture, fixture, serving
+from tests.worker.test_daemon import Clock, DaemonFixture, advance_until, fixture, serving
 from tests.worker.test_devices import FakeNvml
 from torchyard.contract.attempts.rundir import RunDir
 from worker.daemon import Daemon
@@ -44,7 +44,8 @@ def test_only_a_confirmed_fault_quarantines_the_gpu_and_counts_no_restart(
     fixture: DaemonFixture, xids: tuple[int, ...], restarts: int, quarantined: bool, approved: Approved
 ) -> None:
     nvml = FakeNvml({"GPU-aaaa": []}, used=1 << 20)
-    daemon = fixture.daemon(inventory=discover(0, nvml=nvml, environ={}))
+    clock = Clock()
+    daemon = fixture.daemon(clock, inventory=discover(0, nvml=nvml, environ={}))
     attempt = _running(fixture, daemon)
     with serving(daemon):
         wait_for(attempt.run.supervisor.exists, "the supervisor")
@@ -56,6 +57,8 @@ def test_only_a_confirmed_fault_quarantines_the_gpu_and_counts_no_restart(
         assert retried == approved.of_row("retried")
         assert fixture.store.job(attempt.job_id).restarts == restarts
         if quarantined:
-            wait_for(lambda: "XID 48" in str(fixture.worker_of(daemon).devices[0]["blocked"]), "the quarantine")
+            advance_until(
+                clock, lambda: "XID 48" in str(fixture.worker_of(daemon).devices[0]["blocked"]), "the quarantine"
+            )
         else:
             wait_for(lambda: fixture.store.job(attempt.job_id).attempt == 2, "the retry on the same GPU")

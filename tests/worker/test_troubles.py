@@ -1,6 +1,6 @@
 """An unexpected error in the daemon's own work: it is told, and the work is done again."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 import threading
@@ -13,7 +13,7 @@ from sqlalchemy import select
 from store.cluster import workers
 from store.tables import Worker
 from tests.worker.attempt import wait_for
-from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
+from tests.worker.test_daemon import Clock, DaemonFixture, advance_until, fixture, serving
 from tests.worker.test_devices import FakeNvml
 from torchyard.contract.cluster.devices import StartsReport, TroubleReport
 from torchyard.contract.errors import Unavailable
@@ -62,16 +62,6 @@ def starts_of(fixture: DaemonFixture, daemon: Daemon) -> StartsReport:
 
     wait_for(has_told, "a heartbeat")
     return found[0]
-
-
-def advance_until(clock: Clock, condition: Callable[[], object], what: str) -> None:
-    """Has duties become due again and again until `condition` holds."""
-
-    def holds() -> bool:
-        clock.ahead += 2.5
-        return bool(condition())
-
-    wait_for(holds, what)
 
 
 def test_a_work_that_failed_three_times_in_a_row_is_failing_until_it_succeeds() -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.security.test_proc import NAMES_ANOTHER
-from tests.worker.attempt import EACH_LAUNCH, Attempt, named_inside, wait_for
+from tests.worker.attempt import WARM_LAUNCH, Attempt, named_inside, wait_for
 from tests.worker.programs import RUNS_FOREVER, SAVES_ON_SIGTERM
 from tests.worker.reaching import Reached
 from torchyard.contract.attempts.records import ProcessIdentity
@@ -66,7 +66,7 @@ def pids_of(reached: Reached, attempt: Attempt) -> tuple[ProcessIdentity, Proces
     return first, second
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_program_gets_input_and_its_output_and_exit_code_come_back(attempt: Attempt, reach: Reach) -> None:
     started(attempt)
     reached = reach().start(["sh", "-c", "cat; echo problem >&2; exit 7"])
@@ -76,7 +76,7 @@ def test_a_program_gets_input_and_its_output_and_exit_code_come_back(attempt: At
     assert reached.output == {0: b"\0\xff\r\n" * 1000, 1: b"problem\n"}
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_program_has_folder_variables_and_python_of_its_rank(attempt: Attempt, reach: Reach) -> None:
     started(attempt, world_size=2)
     reached = reach().start(["python", "-c", SHOWS], rank=1)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.worker.attempt import EACH_LAUNCH, Attempt, rank_of, wait_for
+from tests.worker.attempt import WARM_LAUNCH, Attempt, rank_of, wait_for
 from tests.worker.programs import READY, RUNS_FOREVER
 from torchyard.contract.attempts.records import ProcessIdentity
 from torchyard.host.recordfiles import write_record
@@ -60,7 +60,7 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> list[ProcessIdentity]:
     return found
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_every_rank_writes_its_stacks_and_goes_on(attempt: Attempt) -> None:
     started(attempt, STUCK, world_size=2)
     for _ in range(2):
