@@ -56,7 +56,9 @@ class Opened:
 
     @contextmanager
     def at(self, url: str) -> Generator[Database]:
-        database = self._known.setdefault(url, Database(url))
+        if url not in self._known:
+            self._known[url] = Database(url)
+        database = self._known[url]
         try:
             yield database
         finally:

@@ -23,7 +23,6 @@ ON_BOTH = (
     "store/test_lock_order.py",
     "store/test_log_search.py",
     "store/test_prepared.py",
-    "store/test_races.py",
     "store/test_retrying_together.py",
     "store/test_searches.py",
     "store/test_submitting_together.py",

@@ -44,7 +44,7 @@ def test_further_parameters_run_on_sqlite() -> None:
 
 def test_what_runs_on_one_or_differs_between_the_databases_is_left_alone() -> None:
     names = ["test_x.py::test_x[postgresql]", "test_x.py::test_y[sqlite]", "test_x.py::test_z"]
-    both = ["test_races.py::test_x[sqlite]", "test_races.py::test_x[postgresql]"]
+    both = ["test_prepared.py::test_x[sqlite]", "test_prepared.py::test_x[postgresql]"]
     assert quick(*names, *both) == [*names, *both]
 
 

@@ -257,7 +257,7 @@ def test_nothing_is_lost_or_repeated_over_cuts_and_restarts(
         writing = pool.submit(write)
         try:
             for _ in range(2):
-                serve_and_listen(cuts=8)
+                serve_and_listen(cuts=5)
         finally:
             over.set()
         writing.result()

@@ -58,7 +58,7 @@ def test_the_ends_meet_although_each_has_come_to_another_process(
         wait_until(lambda said=said: said in [entry["object"] for entry in service.get("/v1/audit")["data"]])
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_the_death_of_either_process_cuts_both_ends_and_they_meet_again(
     processes: list[tuple[ForkedProgram, str]], claim: Claim, killed: int
 ) -> None:

@@ -22,6 +22,7 @@ from tests.api.raw import wait_until
 from tests.api.reach_ends import DEADLINE_S, await_other, code_of_close, met, open_socket, send_proof
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_thread
+from tests.rows import each_row
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.reach.proof import Side, new_nonce
 from torchyard.contract.states import EndReason
@@ -95,7 +96,7 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each_row("wrong", WRONG)
 def test_a_wrong_proof_is_refused_and_the_right_one_is_taken_after_it(
     url: str, reach: Callable[..., dict[str, Any]], wrong: str
 ) -> None:
@@ -142,7 +143,7 @@ def test_the_secret_of_a_meeting_opens_no_other_one(url: str, reach: Callable[..
         pass
 
 
-@pytest.mark.parametrize("message", [b"\x00" * 100, "no json", '{"nonce": 1}', "[" * 900, "x" * 100_000])
+@each_row("message", [b"\x00" * 100, "no json", '{"nonce": 1}', "[" * 900, "x" * 100_000])
 def test_what_is_no_proof_is_refused(url: str, reach: Callable[..., dict[str, Any]], message: bytes | str) -> None:
     with open_socket(url, reach(), "client") as stranger:
         stranger.recv(timeout=DEADLINE_S)
@@ -158,7 +159,7 @@ def test_a_message_beyond_the_limit_and_text_end_the_meeting(url: str, reach: Ca
             assert code_of_close(worker) == 1001
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "status"),
     [
         ({"Origin": "https://evil.example"}, 403),

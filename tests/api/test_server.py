@@ -24,7 +24,7 @@ from tests.databases import SQLiteDatabases
 from tests.rows import each_row
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 
-BIG = 256 << 20
+BIG = 64 << 20
 SHA256 = "ab" * 32
 PATIENT = {"max_connections": 40}
 IMPATIENT = {"head_timeout_s": 1, "body_timeout_s": 1, "stall_timeout_s": 2}

@@ -309,7 +309,7 @@ def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, servic
         with Watcher(url, claim.job_id, query="?only=state") as watcher:
             assert len(list(watcher)) == 5
         before = psutil.Process(process.pid).memory_info().rss
-        with watching(20, url, claim.job_id), Watcher(url, claim.job_id) as watcher:
+        with watching(10, url, claim.job_id), Watcher(url, claim.job_id) as watcher:
             assert sum(item.event == "log" for item in watcher) == 800
             assert psutil.Process(process.pid).memory_info().rss - before < 64 << 20
 

@@ -159,7 +159,16 @@ def test_a_page_of_long_lines_is_cut_at_8_mib_and_the_next_one_goes_on(service: 
     assert [line["line"] for line in service.get(path, tail=10_000)["data"]] == list(range(257, 769))
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def of_two_ranks(service: ApiFixture) -> str:
+    """A job of whose lines two ranks have written some each."""
+    job_id = service.submit()["id"]
+    chunks = [NewLines(0, "stdout", ["a", "b"]), NewLines(1, "stdout", ["c"]), NewLines(0, "stdout", ["d", "e"])]
+    service.record(service.start(job_id), lines=[*chunks, NewLines(1, "stderr", ["f"])])
+    return job_id
+
+
+@each_row(
     ("params", "expected"),
     [
         ({"tail": 2}, ["e", "f"]),
@@ -171,13 +180,9 @@ def test_a_page_of_long_lines_is_cut_at_8_mib_and_the_next_one_goes_on(service: 
     ],
 )
 def test_logs_are_filtered_by_rank_and_by_tail(
-    service: ApiFixture, params: dict[str, Any], expected: list[str]
+    service: ApiFixture, of_two_ranks: str, params: dict[str, Any], expected: list[str]
 ) -> None:
-    job_id = service.submit()["id"]
-    claim = service.start(job_id)
-    chunks = [NewLines(0, "stdout", ["a", "b"]), NewLines(1, "stdout", ["c"]), NewLines(0, "stdout", ["d", "e"])]
-    service.record(claim, lines=[*chunks, NewLines(1, "stderr", ["f"])])
-    assert [line["text"] for line in service.get(f"/v1/jobs/{job_id}/logs", **params)["data"]] == expected
+    assert [line["text"] for line in service.get(f"/v1/jobs/{of_two_ranks}/logs", **params)["data"]] == expected
 
 
 LOSS = r"loss[ =:]+(?P<value>\S+)"

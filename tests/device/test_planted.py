@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.device import sim
 from tests.device.runs import train
 from tests.trainer.ranks import environment, job, on_ranks, results
-from tests.trainer.runs import state
+from tests.trainer.runs import small_pictures, state
 import torchyard
 from torchyard.run import accelerator
 from trainer.train import Training
@@ -81,4 +81,4 @@ def test_without_a_mistake_the_run_ends(tmp_path: Path, library: Path) -> None:
 )
 def test_a_mistake_raises(tmp_path: Path, library: Path, mistake: Callable[[Training], None], said: str) -> None:
     with pytest.raises(RuntimeError, match=said):
-        train(tmp_path, library, CONFIG, change=mistake)
+        train(tmp_path / "run", library, CONFIG, data=small_pictures(tmp_path, val=20), change=mistake)

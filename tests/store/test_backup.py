@@ -407,6 +407,7 @@ def test_a_folder_without_the_blobs_is_refused_and_not_created(
     assert not store.target.exists() and not store.away.root.exists()
 
 
+@quick_on_sqlite
 def test_a_killed_backup_cannot_be_restored(store: Store, tmp_path: Path, approved: Approved) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     trained(db, blobs, STATE)

@@ -388,7 +388,7 @@ def test_the_order_of_the_line_counts_devices_of_pools(db: StoreFixture) -> None
 
 def test_a_takeover_at_the_same_time_as_writes_of_the_daemon_before(db: StoreFixture) -> None:
     worker = pools.serve(db, holder="head/boot-0")
-    for number in range(8):
+    for number in range(4):
         before, after = (f"head/boot-{number + more}" for more in (0, 1))
         old = pools.give(db, pools.submit(db), worker, holder=before)
         waiting = pools.submit(db)

@@ -77,7 +77,7 @@ def test_shares_are_those_of_a_thousand_users_or_their_role(team: StoreFixture) 
 
 
 @quick_on_postgresql
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     wanted=st.lists(st.integers(1, 3), min_size=2, max_size=6),
     devices=st.integers(1, 5),

@@ -14,11 +14,13 @@ from store.attempts.facts import Claim
 from store.jobs import events as job_events
 from store.output.facts import Batch, NewEvent, NewLines
 from store.tables import Job
+from tests.databases import quick_on_postgresql
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.states import EndReason, JobState, Reason
 
+pytestmark = quick_on_postgresql
 PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "4"))
 """Repetitions of each race; `make races` runs 10,000."""
 

@@ -11,7 +11,7 @@ from tests.rows import each_row
 from tests.store.fixture import StoreFixture
 from torchyard.contract.jobs.filters import JobQuery
 
-MANY = 3000
+MANY = 1000
 LABELS = ("Straße 7", "100% done", "a_b", "axb", "日本語の実験", "back\\slash", "it's 'quoted'", "{braces},comma")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, CountedRegression, Regression
+from tests.trainer.runs import small_pictures
 from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
@@ -105,31 +107,32 @@ def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, ba
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
 
 
-def train_counted(batch: int, accumulate: int) -> tuple[list[Tensor], list[float]]:
-    """Returns the weights after two epochs, and the losses that are logged, each of two steps."""
+def train_counted(*shapes: tuple[int, int]) -> list[tuple[list[Tensor], list[float]]]:
+    """Returns for each batch and accumulation the weights after two epochs, and the losses that are logged."""
     with joined(MINUTE) as world:
-        training = training_of(CountedRegression(), regression(batch, accumulate), world)
-        logged: list[float] = []
-        training.run.log = lambda metrics, step: logged.extend(  # pyright: ignore[reportAttributeAccessIssue]
-            value for key, value in metrics.items() if key == "train/loss"
-        )
-        training.train()
-        return weights_of(training), logged
+        return [_train_counted(*shape, world) for shape in shapes]
+
+
+def _train_counted(batch: int, accumulate: int, world: World) -> tuple[list[Tensor], list[float]]:
+    training = training_of(CountedRegression(), regression(batch, accumulate), world)
+    logged: list[float] = []
+    training.run.log = lambda metrics, step: logged.extend(  # pyright: ignore[reportAttributeAccessIssue]
+        value for key, value in metrics.items() if key == "train/loss"
+    )
+    training.train()
+    return weights_of(training), logged
 
 
 @pytest.mark.parametrize(
-    ("ranks", "batch", "accumulate"),
-    [
-        (1, 4, 3),
-        (2, 3, 2),
-        *(pytest.param(*shape, marks=pytest.mark.thorough) for shape in ((1, 12, 1), (3, 4, 1))),
-    ],
+    ("ranks", "shapes"), [(2, [(6, 1), (3, 2)]), pytest.param(3, [(4, 1)], marks=pytest.mark.thorough)]
 )
-def test_a_step_divides_by_what_the_samples_of_all_ranks_count(ranks: int, batch: int, accumulate: int) -> None:
+def test_a_step_divides_by_what_the_samples_of_all_ranks_count(ranks: int, shapes: list[tuple[int, int]]) -> None:
     expected = reference(CountedRegression(), 12)
-    ((_, whole),) = results(on_ranks(1, train_counted, 12, 1))
+    (alone,) = results(on_ranks(1, train_counted, (12, 1), (4, 3)))
+    together = results(on_ranks(ranks, train_counted, *shapes))
+    _, whole = alone[0]
     assert len(set(whole)) == len(whole) > 2
-    for weights, logged in results(on_ranks(ranks, train_counted, batch, accumulate)):
+    for weights, logged in itertools.chain(alone, *together):
         assert logged == pytest.approx(whole, rel=1e-12)
         for ours, theirs in zip(weights, expected, strict=True):
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
@@ -195,8 +198,9 @@ def train_digits() -> dict[str, Any]:
 
 
 def test_ranks_keep_equal_weights_and_draw_different_random_numbers(tmp_path: Path) -> None:
-    run = job(tmp_path, {"training": {"epochs": 1, "max_steps": 7}})
-    one, other = results(on_ranks(2, train_digits, env=environment(run, data="digits")))
+    run = job(tmp_path / "run", {"training": {"epochs": 1, "max_steps": 4, "per_device_batch_size": 8}})
+    data = small_pictures(tmp_path, val=20)
+    one, other = results(on_ranks(2, train_digits, env=environment(run, data=data)))
     assert one["finished"]
     assert all(torch.equal(a, b) for a, b in zip(one["first"], other["first"], strict=True))
     assert all(torch.equal(a, b) for a, b in zip(one["last"], other["last"], strict=True))

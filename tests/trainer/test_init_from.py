@@ -162,7 +162,8 @@ RECIPES: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("recipe", ["segmentation", pytest.param("text-classification", marks=pytest.mark.thorough)])
+@pytest.mark.thorough  # pictures do above and below, and language models in recipes/test_causal_runs.py
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_each_recipe_starts_from_a_checkpoint_and_measures_one(tmp_path: Path, recipe: str) -> None:
     make, data = RECIPES[recipe]
     make(tmp_path / "data")

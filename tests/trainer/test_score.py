@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
+from tests.trainer.runs import small_pictures
 from tests.trainer.walls import walls
 from torchyard.contract.recipes import REGISTRY, Recipe, Segmentation
 from torchyard.contract.spec.spec import CheckpointPolicy
@@ -135,11 +136,12 @@ STEPS = {"per_device_batch_size": 4, "gradient_accumulation_steps": 2, "max_step
 
 
 @pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.thorough)])
-def test_the_logged_accuracy_is_of_all_samples_of_all_ranks(strategy: str) -> None:
+def test_the_logged_accuracy_is_of_all_samples_of_all_ranks(tmp_path: Path, strategy: str) -> None:
     config = recipe(training=STEPS, logging={"every_steps": 2}, distributed={"strategy": strategy})
-    check(results(on_ranks(2, scored, config, "digits")), lines=3)
+    check(results(on_ranks(2, scored, config, small_pictures(tmp_path, val=20))), lines=3)
 
 
+@pytest.mark.thorough  # the ranks add up what a score counts, whichever it is
 def test_the_logged_iou_is_of_all_pixels_of_all_ranks(tmp_path: Path) -> None:
     config = Segmentation.model_validate(
         {

@@ -35,7 +35,7 @@ class Fetches(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-STEPS = 4
+STEPS = 3
 
 
 def fetches(source: str, *cases: dict[str, Any]) -> list[dict[int, int]]:

@@ -1,5 +1,6 @@
 """A small training. What it computes depends on each of its steps, in their order."""
 
+from collections.abc import Callable
 import hashlib
 import os
 import time
@@ -40,11 +41,11 @@ class Training:
     def begins(self) -> None:
         print("begins after step", self.done, flush=True)
 
-    def saved(self) -> None:
-        """Waits after the step at which a test stops the program, until the test lets it go on."""
+    def saved(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Waits after the step at which a test stops the program, until the test lets it go on or it should stop."""
         if self.done == HELD_AT and (gate := os.environ.get("GATE")):
             print("held", flush=True)
-            while not os.path.exists(gate):
+            while not (os.path.exists(gate) or should_stop()):
                 time.sleep(0.01)
 
     def ends(self) -> None:

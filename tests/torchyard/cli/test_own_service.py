@@ -22,8 +22,16 @@ from torchyard.client.discovery import is_any_known
 from torchyard.client.logins import Login, Logins, write_logins
 from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError, Unavailable
+from torchyard.contract.states import JobState
 from torchyard.host import device_locks
 from worker.devices.inventory import Device, lock_devices
+
+STOPPED_ONCE = """
+import os, time
+while os.environ["TORCHYARD_ATTEMPT"] == "1":
+    time.sleep(0.05)
+print("attempt", os.environ["TORCHYARD_ATTEMPT"])
+"""
 
 
 @pytest.fixture
@@ -50,7 +58,10 @@ def gpu_of_another_worker(data: Path) -> Generator[None]:
 
 
 def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> None:
-    """Two commands at once start one service; it is found from another folder, ended by `down`, and not used later."""
+    """Two commands at once start one service; it is found from another folder, ended by `down`, and not used later.
+
+    A job that runs when it is ended is resumed by the next one.
+    """
     env = {
         **environment(None, ""),
         "XDG_DATA_HOME": str(home),
@@ -61,7 +72,7 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     for folder in folders:
         folder.mkdir()
         (folder / "main.py").write_text("open('model.pt', 'w').write('x'); print('it runs')")
-    command = ["run", "main.py", "--launcher", "torchrun"]
+    command = ["run", "--", "python", "main.py"]  # a launcher would import torch
     with gpu_of_another_worker(tmp_path), ThreadPoolExecutor() as pool:
         started = [pool.submit(run_process, command, env, cwd=folder) for folder in folders]
         done = [each.result() for each in started]
@@ -86,22 +97,31 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     examined = run_process(["doctor"], env | {"PYTHONPATH": str(tmp_path)}, cwd=tmp_path).stdout
     assert f"{data}: " in examined and "one did its duties" in examined, examined
     _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
+    (folders[0] / "main.py").write_text(STOPPED_ONCE)
+    held = run_process(["run", "-d", "--", "python", "main.py"], env, cwd=folders[0]).stdout.strip()
+    with Client(shown["url"], (data / "token").read_text()) as client:
+        until(lambda: client.get(held).state is JobState.RUNNING, what="the job runs")
     ended = run_process(["down"], env, cwd=tmp_path)
     assert (ended.stdout, ended.stderr) == (
         f"stopped {data}\n",
-        "Stopped: 1 schedule. They continue after the next start.\n",
+        "Stopped: 1 running job, 1 schedule. They continue after the next start.\n",
     )
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1
-    _check_that_it_ends_when_nobody_uses_it(data, shown["url"], env)
+    _check_that_it_ends_when_nobody_uses_it(data, shown["url"], env, held=held)
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service uses {data}\n"
 
 
-def _check_that_it_ends_when_nobody_uses_it(data: Path, url: str, env: Mapping[str, str]) -> None:
-    """Starts it again for as long as it has a schedule."""
+def _check_that_it_ends_when_nobody_uses_it(data: Path, url: str, env: Mapping[str, str], *, held: str) -> None:
+    """Starts it again for as long as it has a schedule. The job `held` ends in it."""
     again = json.loads(run_process(["up", "--detach", "--end-when-idle", "1s", "--json"], env).stdout)
     assert (again["url"], again["data_dir"]) == (url, str(data))
     assert "schedules 1\nIt keeps running while it has schedules" in run_process(["status"], env).stdout
     with Client(url, (data / "token").read_text()) as client:
+        job = client.get(held)
+        job.wait()
+        ended = job.refresh()
+        assert (ended.state, ended.attempt) == (JobState.SUCCEEDED, 2)
+        assert [line.text for line in job.logs()] == ["attempt 2"]
         (schedule,) = client.schedules.list()
         client.schedules.delete(schedule.id)
     until(lambda: own.find(data) is None, what="the end of the service")

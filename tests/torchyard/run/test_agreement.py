@@ -112,13 +112,11 @@ def step_together(stop_at: int) -> int:
     raise AssertionError("nobody stopped")
 
 
-@pytest.mark.parametrize(
-    "local_size", [pytest.param(3, marks=pytest.mark.thorough), 1], ids=["one host", "three hosts"]
-)
+@pytest.mark.parametrize("local_size", [pytest.param(2, marks=pytest.mark.thorough), 1], ids=["one host", "two hosts"])
 def test_real_ranks_stop_at_the_same_step(folder: RunDir, local_size: int) -> None:
     env = {Env.RUN_DIR: str(folder.job), "LOCAL_WORLD_SIZE": str(local_size)}
-    first, second, third = results(on_ranks(3, step_together, 5, env=env))
-    assert first == second == third >= 6
+    first, second = results(on_ranks(2, step_together, 5, env=env))
+    assert first == second >= 6
 
 
 def pause_together() -> int:
@@ -136,8 +134,8 @@ def pause_together() -> int:
 
 def test_real_ranks_pause_at_the_same_step_though_one_alone_logs(folder: RunDir) -> None:
     env = {Env.RUN_DIR.value: str(folder.job), Env.PAUSE_AT.value: "steps:5"}
-    first, second, third = results(on_ranks(3, pause_together, env=env))
-    assert first == second == third >= 5
+    first, second = results(on_ranks(2, pause_together, env=env))
+    assert first == second >= 5
 
 
 def of_two_hosts(folder: RunDir, rank: int = 0) -> StopAgreement:

@@ -66,7 +66,8 @@ def train_filled() -> tuple[list[Tensor], list[Tensor], int, int]:
         return weights(empty), weights(plain), read(parts), whole
 
 
-@pytest.mark.parametrize("size", [2, *(pytest.param(size, marks=pytest.mark.thorough) for size in (1, 3))])
+@pytest.mark.thorough  # test_fsdp_language.py trains a language model so
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_filled_model_trains_as_one_with_weights_and_each_rank_reads_its_part(size: int) -> None:
     outcomes = results(on_ranks(size, train_filled))
     for filled, plain, _, _ in outcomes:

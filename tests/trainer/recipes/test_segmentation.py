@@ -233,6 +233,7 @@ def measured_on_a_rank(root: str) -> tuple[dict[str, float], int, bool, int]:
         return measured(root, world)
 
 
+@pytest.mark.thorough  # as the run on two ranks does below, which holds five pictures out
 def test_ranks_with_uneven_batches_measure_the_same_as_one_process(tmp_path: Path) -> None:
     root = str(shifted(tmp_path, count=11))
     alone, samples, _, _ = measured(root, None)

@@ -2,8 +2,8 @@
 
 import os
 
-import torch.distributed as dist
-
 if "RANK" in os.environ:
+    import torch.distributed as dist
+
     dist.init_process_group("nccl")
 print("ran", "RANK" in os.environ)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.rows import each_row
-from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.invocation import environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.terminal import Terminal, terminal
 from tests.torchyard.client.fake_server import TOKEN
 from tests.torchyard.client.reaching.peer import Peer, peer
@@ -57,18 +57,15 @@ def test_exec_passes_on_signals_and_tells_that_of_the_programs_end(job: Peer) ->
 
 
 def test_exec_ends_a_program_whose_output_nobody_reads(job: Peer) -> None:
-    running = start(job, "yes")
-    assert running.stdout is not None
-    running.stdout.read(4)
-    running.stdout.close()
-    running.wait()
-    assert running.returncode == 128 + signal.SIGPIPE
-    running.communicate()
+    with start_process(["exec", "job_1", "--", "yes"], environment_of(job)) as running:
+        running.stdout.read(4)
+        running.stdout.close()
+        assert running.program.wait() == 128 + signal.SIGPIPE
 
 
 def test_options_after_the_job_are_the_programs(job: Peer) -> None:
-    done = start(job, "printf", "%s ", "--rank", "-h", "--")
-    assert done.communicate()[0] == b"--rank -h -- "
+    done = run_process(["exec", "job_1", "--", "printf", "%s ", "--rank", "-h", "--"], environment_of(job))
+    assert done.stdout == "--rank -h -- "
 
 
 @each_row(

@@ -116,24 +116,6 @@ def test_rsync_brings_a_folder_to_the_job(ssh: Ssh, tmp_path: Path) -> None:
     assert (tmp_path / "copied" / "a b").read_text() == "text"
 
 
-def test_ssh_connects_to_ports_of_the_job_alone(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as own, socket.create_server(("127.0.0.1", 0)) as foreign:
-        answering = threading.Thread(target=_answer, args=(own,))
-        answering.start()
-        with peer(own) as job:
-            ssh = _ssh(job, tmp_path)
-            done = ssh.run("-W", f"localhost:{own.getsockname()[1]}", HOST)
-            assert (done.returncode, done.stdout) == (0, b"here"), done.stderr
-            refused = ssh.run("-W", f"localhost:{foreign.getsockname()[1]}", HOST)
-            assert refused.returncode != 0 and b"prohibited" in refused.stderr
-            outside = ssh.run("-W", "192.0.2.1:80", HOST)
-            assert outside.returncode != 0 and b"prohibited" in outside.stderr
-            back = ssh.run("-o", "ExitOnForwardFailure=yes", "-R", "0:localhost:1", HOST, "true")
-            assert back.returncode != 0 and b"remote port forwarding failed" in back.stderr
-        answering.join()
-
-
-@pytest.mark.thorough
 def test_what_goes_by_a_proxy_of_ssh_reaches_ports_of_the_job_alone(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as own, socket.create_server(("127.0.0.1", 0)) as foreign:
         foreign.setblocking(False)
@@ -152,6 +134,27 @@ def test_what_goes_by_a_proxy_of_ssh_reaches_ports_of_the_job_alone(tmp_path: Pa
             assert started.returncode == 0
         with pytest.raises(BlockingIOError):
             foreign.accept()
+
+
+def test_no_port_of_the_job_leads_to_the_user(ssh: Ssh) -> None:
+    back = ssh.run("-o", "ExitOnForwardFailure=yes", "-R", "0:localhost:1", HOST, "true")
+    assert back.returncode != 0 and b"remote port forwarding failed" in back.stderr
+
+
+@pytest.mark.thorough
+def test_ssh_connects_to_ports_of_the_job_alone(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as own, socket.create_server(("127.0.0.1", 0)) as foreign:
+        answering = threading.Thread(target=_answer, args=(own,))
+        answering.start()
+        with peer(own) as job:
+            ssh = _ssh(job, tmp_path)
+            done = ssh.run("-W", f"localhost:{own.getsockname()[1]}", HOST)
+            assert (done.returncode, done.stdout) == (0, b"here"), done.stderr
+            refused = ssh.run("-W", f"localhost:{foreign.getsockname()[1]}", HOST)
+            assert refused.returncode != 0 and b"prohibited" in refused.stderr
+            outside = ssh.run("-W", "192.0.2.1:80", HOST)
+            assert outside.returncode != 0 and b"prohibited" in outside.stderr
+        answering.join()
 
 
 @pytest.mark.thorough

@@ -224,5 +224,6 @@ def _carry_up(connection: ServerConnection, to: socket.socket) -> None:
 
 
 def _serve_door(calls: socket.socket, ends: socket.socket, _: Sequence[socket.socket]) -> None:
-    place = Place(job_id="job_1", attempt=1, variables=lambda _: os.environ, first=os.getpid())
+    own = {**os.environ, "HOME": "/"}  # where no shell finds what a user has it do at its start
+    place = Place(job_id="job_1", attempt=1, variables=lambda _: own, first=os.getpid())
     Door(place, calls, ends.fileno()).serve()
