@@ -65,10 +65,8 @@ test_tells:
 """
     )
     assert _run(tmp_path) == {"passed": 7}
-    file.write_text(file.read_text().replace("name one", "name won"))
-    assert _run(tmp_path) == {"failed": 2, "passed": 5}
-    file.write_text(file.read_text().replace("won", "one").replace("told: |-", "more: Nothing.\n  told: |-"))
-    assert _run(tmp_path) == {"failed": 1, "passed": 6}
+    file.write_text(file.read_text().replace("name one", "name won").replace("told: |-", "more: Nothing.\n  told: |-"))
+    assert _run(tmp_path) == {"failed": 3, "passed": 4}
 
 
 def test_a_text_is_not_approved_where_other_things_are_wrong(tmp_path: Path) -> None:

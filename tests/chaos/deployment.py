@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Literal
 
+from tests import forked
 from tests.chaos import job_processes
 from tests.chaos.boxes import BoxWorker
 from tests.chaos.components import Component, Database, Program
@@ -152,9 +153,12 @@ def deployed(
         made = _with_servers(folder, stack, database=database, boxes=boxes)
         stack.callback(_end, made)
         environment = _environment(made)
-        migration = [sys.executable, "-P", "-m", "migrations", "upgrade"]
         made.components["redis"].keep_alive()
-        subprocess.run(migration, env=environment, cwd=folder, check=True, capture_output=True, timeout=_START_S)
+        if forks:
+            forked.run("migrations", "upgrade", env=environment, cwd=folder).check_returncode()
+        else:
+            migration = [sys.executable, "-P", "-m", "migrations", "upgrade"]
+            subprocess.run(migration, env=environment, cwd=folder, check=True, capture_output=True, timeout=_START_S)
         for name, module in (
             ("api", "api"),
             ("controller", "controller"),

@@ -43,7 +43,7 @@ def test_cycles_of_a_batch_are_told_in_a_few_words(service: ApiFixture) -> None:
     assert len(answer.json()["errors"]) == 10
 
 
-@pytest.mark.parametrize("method", ["tpe", "random"])
+@pytest.mark.parametrize("method", ["tpe", pytest.param("random", marks=pytest.mark.thorough)])
 def test_a_sweep_that_draws_from_very_many_values_is_refused(viewer: TestClient, method: str) -> None:
     """20 keys with 3,000 values each took the controller's only thread for minutes."""
     parameters = {f"args.x{key}": [*range(3000)] for key in range(20)}

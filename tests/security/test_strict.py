@@ -405,7 +405,6 @@ def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost
     assert "is missing or behind a link" in report.message
 
 
-@pytest.mark.thorough
 def test_a_command_runs_once_in_strict_isolation(host: StrictHost) -> None:
     program = ["/bin/sh", "-c", "echo $0 $MINE $SECRET; exit 5", "once"]
     attempt = host.command(program, env={"MINE": "1"}, secrets={"SECRET": "s3cret-value"})

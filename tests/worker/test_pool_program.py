@@ -8,7 +8,6 @@ import signal
 
 import pytest
 
-from store.cluster import workers
 from store.db.database import Database
 from store.output import logs
 from tests import forked
@@ -84,7 +83,9 @@ def service(tmp_path: Path, database: Database, database_url: str) -> Generator[
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
-def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, ended_by: signal.Signals) -> None:
+def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool_and_one_daemon_of_a_host_serves_it(
+    service: Service, ended_by: signal.Signals
+) -> None:
     job_id = service.submit()
     with service.serving(ended_by=ended_by):
         service.wait_for_state(job_id, JobState.RUNNING)
@@ -95,19 +96,14 @@ def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, en
     assert service.store.job(job_id).state == JobState.RUNNING
     with service.serving(ended_by=signal.SIGTERM):
         wait_for(lambda: service.log().count("adopted attempt 1") == 1, "the adoption")
+        said = service.refused()
         (service.run(job_id) / "job" / "done").touch()
         service.wait_for_state(job_id, JobState.SUCCEEDED)
+    assert "the pool in" in said and "belongs to another worker of this host" in said
     lines = service.store.read(lambda session: logs.list_after(session, job_id, line=0, limit=100).items)
     assert {(line.rank, line.text) for line in lines} >= {(0, "rank 0"), (1, "rank 1")}
     assert service.store.job(job_id).attempt == 1
     assert len(service.slurm.submissions()) == 1
-
-
-def test_one_daemon_of_a_host_serves_a_pool(service: Service) -> None:
-    with service.serving(ended_by=signal.SIGTERM):
-        wait_for(lambda: service.store.read(workers.list_all) != [], "the first one")
-        said = service.refused()
-    assert "the pool in" in said and "belongs to another worker of this host" in said
 
 
 def test_a_pool_is_not_served_with_strict_isolation(service: Service) -> None:

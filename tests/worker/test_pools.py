@@ -21,7 +21,7 @@ from tests.worker.attempt import wait_for
 from tests.worker.pools import HERE, THERE, PoolFixture, report, serving
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.states import EndReason, JobState
-from worker.attempts import following
+from worker.attempts import following, intents
 from worker.daemon import Daemon
 from worker.engines.base import ClusterRequest, Handle, NotStartedYet, Waiting
 from worker.leases import Leases
@@ -95,6 +95,7 @@ def test_the_owner_is_told_why_the_cluster_takes_no_job_yet(pool: PoolFixture) -
 
 def test_a_job_that_waits_in_the_cluster_can_be_cancelled(pool: PoolFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_QUEUED_S", 0.01)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 0.1)  # of the attempt's own clock
     daemon = pool.daemon()
     claim = pool.claimed(daemon)
     with serving(daemon):

@@ -119,7 +119,7 @@ ACCELERATE = ["accelerate", "launch", "--num_machines", "1", "--num_processes"]
 @pytest.mark.parametrize(
     ("code", "command", "ranks"),
     [
-        pytest.param({"train.py": TRAINS}, SHELL, 1, id="sh -c"),
+        pytest.param({"train.py": TRAINS}, SHELL, 1, id="sh -c", marks=pytest.mark.thorough),
         pytest.param({"train.py": POLLS}, SHELL, 1, id="should_stop", marks=pytest.mark.thorough),
         pytest.param(
             {"train.py": TRAINS},
@@ -256,9 +256,9 @@ def test_a_script_may_go_on_for_a_while_after_its_program_has_saved(attempt: Att
 
 
 def test_a_script_that_starts_its_program_again_ends_all_the_same(attempt: Attempt) -> None:
-    again = "#!/bin/bash\nwhile true; do python train.py; sleep 0.1; done\n"
+    again = "#!/bin/bash\nwhile true; do python train.py; sleep 0.5; done\n"
     start(attempt, {**GO, "go.sh": again}, ["./go.sh"])
-    attempt.stop(EndReason.PAUSED, grace=20)
+    attempt.stop(EndReason.PAUSED, grace=8)
     save(attempt)
     assert_saved(attempt, EndReason.PAUSED)
 

@@ -140,7 +140,7 @@ IGNORES_SIGTERM = READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready(
 
 @WARM_LAUNCH
 def test_the_time_limit_kills_whatever_the_grace_is(attempt: Attempt) -> None:
-    attempt.start(IGNORES_SIGTERM, time_limit=6, grace=3650 * 86_400)
+    attempt.start(IGNORES_SIGTERM, time_limit=4, grace=3650 * 86_400)
     assert attempt.report().reason is EndReason.TIME_LIMIT
     assert attempt.running_processes() == []
 

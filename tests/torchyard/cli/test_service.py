@@ -30,7 +30,7 @@ DIGITS = """
 trainer: image-classification
 name: numerals
 labels: {team: bridges}
-config: {data: {source: digits}, training: {epochs: 2}}
+config: {data: {source: digits}, training: {epochs: 2, per_device_batch_size: 512}}
 """
 FAILS = "import os\nprint('about to fail', flush=True)\nraise ValueError('the data is blue')\n"
 PRINTS = """

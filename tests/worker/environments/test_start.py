@@ -53,7 +53,7 @@ def named(attempt: Attempt, venv: Path, monkeypatch: pytest.MonkeyPatch) -> Name
     "program",
     [
         {},
-        {"command": "python", "args": ["train.py"]},
+        pytest.param({"command": "python", "args": ["train.py"]}, marks=pytest.mark.thorough),
         pytest.param({"module": "train"}, marks=pytest.mark.thorough),
     ],
 )

@@ -59,7 +59,7 @@ def test_the_log_has_one_line_when_the_service_is_lost_and_one_when_it_is_back(
         remote.stop_api()
         wait_for(lambda: said(logging.WARNING), "the first line")
         failed = len(sent)
-        wait_for(lambda: len(sent) >= failed + 4, "four more tries")
+        wait_for(lambda: len(sent) >= failed + 2, "two more tries")
         assert len(said(logging.INFO)) == 1, said(logging.INFO)
         assert "the service does not answer" in said(logging.INFO)[0]
         remote.start_api()
@@ -79,7 +79,7 @@ def test_a_worker_without_wakeups_asks_every_two_seconds_whether_jobs_wait(
         monkeypatch.setattr(RemoteWakeups, "_follow", held_up)
         remote.stop_api()
         remote.start_api()
-        wait_for(lambda: sent.count("orders") >= 3, "it to ask")
+        wait_for(lambda: sent.count("orders") >= 2, "it to ask")
         job_id = remote.store.submit()
         wait_for(lambda: remote.store.job(job_id).state != JobState.QUEUED, "the job to be claimed")
         assert sent.count("heartbeat") < sent.count("orders")

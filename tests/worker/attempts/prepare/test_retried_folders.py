@@ -16,6 +16,7 @@ from tests.worker.eventfiles import NAME, scalars, write
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
+from worker.attempts import intents
 from worker.attempts.capture import capturing
 from worker.attempts.prepare import workfolder
 from worker.attempts.prepare.workfolder import WorkFolder
@@ -171,6 +172,7 @@ def test_a_cancel_ends_the_copy(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -
     run_once(hosts)
     hosts.retry()
     monkeypatch.setenv(failpoints.VARIABLE, "folder.copy=hang")
+    monkeypatch.setattr(intents, "READ_EVERY_S", 0.1)
     hosts.claim().start_runner()
     job = hosts.last.run.root.parent
     wait_for(lambda: list(job.glob(".work.*")), "the copy")
