@@ -76,9 +76,9 @@ class LabService(Service):
         with self.client as client:
             return next(each.name for each in client.workers.list() if not each.remote)
 
-    def submit_on(self, worker: str | None, *, ranks: int = 2, **spec: Any) -> JobView:
-        """Submits a job. None: any worker may have it."""
-        resources = {"devices_per_node": ranks} | ({} if worker is None else {"worker": worker})
+    def submit_on(self, worker: str | None, **spec: Any) -> JobView:
+        """Submits a job of two ranks. None: any worker may have it."""
+        resources = {"devices_per_node": 2} | ({} if worker is None else {"worker": worker})
         with self.client as client:
             return client.submit({"resources": resources, **spec}).view
 

@@ -60,12 +60,15 @@ def box(lab: Lab, service: LabService, joined: Box) -> Box:
 @pytest.fixture(scope="module")
 def direct(service: LabService) -> Curves:
     """Returns the curves of the same job, run by the service's own worker."""
-    return trained_directly(service)
+    job = service.submit_on(service.own_worker(), **DIGITS)
+    service.wait(job.id, JobState.SUCCEEDED)
+    return service.curves(job.id)
 
 
-def test_a_box_that_joined_trains_on_while_its_link_is_down(service: LabService, box: Box, tmp_path: Path) -> None:
-    direct = trained_directly(service, ranks=1)
-    job = begun(service, box, ranks=1)
+def test_a_box_that_joined_trains_on_while_its_link_is_down(
+    service: LabService, box: Box, direct: Curves, tmp_path: Path
+) -> None:
+    job = begun(service, box)
     box.cut()
     until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
     expire_lease(service, job.id)
@@ -264,18 +267,12 @@ def restart_worker(box: Box) -> None:
     until(lambda: not killed.is_running() and box.worker().pid != killed.pid, what="the next worker", context=box.said)
 
 
-def trained_directly(service: LabService, *, ranks: int = 2) -> Curves:
-    job = service.submit_on(service.own_worker(), ranks=ranks, **DIGITS)
-    service.wait(job.id, JobState.SUCCEEDED)
-    return service.curves(job.id)
-
-
-def begun(service: LabService, box: Box, *, anywhere: bool = False, ranks: int = 2) -> JobView:
+def begun(service: LabService, box: Box, *, anywhere: bool = False) -> JobView:
     """Submits a job for a box, and returns it once its first steps are stored.
 
     `anywhere`: other workers may have it.
     """
-    job = service.submit_on(None if anywhere else box.name, ranks=ranks, **DIGITS)
+    job = service.submit_on(None if anywhere else box.name, **DIGITS)
     until(lambda: steps(service, job.id) > 0, what="the first steps", context=box.said)
     return job
 
