@@ -1,6 +1,6 @@
 """Leaves to `make test-thorough` on which database a test is repeated.
 
-A test that can run on both databases runs on one of them in `make test`: an eighth of the tests on PostgreSQL, by their
+A test that can run on both databases runs on one of them in `make test`: a sixteenth of them on PostgreSQL, by their
 names, so that both are sent what many tests send. The others run on SQLite, the cheaper one, and so do its further
 parameters. Tests of what the databases do in different ways run on both, those of a whole service on SQLite.
 """
@@ -45,6 +45,6 @@ def leave_out(items: Sequence[pytest.Item]) -> None:
         if test in seen or file.startswith(ON_SQLITE):
             on_postgresql.add_marker(pytest.mark.thorough)
         elif not file.startswith(ON_BOTH):
-            repeat = on_postgresql if crc32(test.encode()) % 8 else on_sqlite
+            repeat = on_postgresql if crc32(test.encode()) % 16 else on_sqlite
             repeat.add_marker(pytest.mark.thorough)
         seen.add(test)

@@ -45,6 +45,7 @@ def test_the_same_sweep_with_the_same_results_tries_the_same_points(yard: Yard) 
     assert _points(yard, first)[:4] != _points(yard, other)
 
 
+@pytest.mark.thorough
 def test_several_controllers_make_the_same_trials_as_one(yard: Yard) -> None:
     alone, together = _start(yard), _start(yard)
     run_together(*[Sweeps(yard.store).run for _ in range(4)])

@@ -63,6 +63,7 @@ def test_an_evaluation_of_texts_has_a_limit_and_else_the_same_metrics(tmp_path: 
     assert "the tokenizer takes" in refused(lambda: evaluate(path, device="cpu"))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("short")
 def test_an_evaluation_of_a_language_model_has_a_limit(tmp_path: Path, base: Path) -> None:
     file = language.prompts(tmp_path / "data.jsonl", count=10)

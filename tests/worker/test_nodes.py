@@ -216,6 +216,7 @@ def test_a_recipe_learns_on_two_nodes_what_it_learns_on_one(nodes_of: MakeNodes,
     assert same(state(nodes.attempt.run, "epoch-0002"), state(alone.run, "epoch-0002"))
 
 
+@pytest.mark.thorough
 def test_sigterm_before_any_rank_runs_is_a_stop_too(nodes_of: MakeNodes) -> None:
     nodes = nodes_of()
     nodes.launcher = TorchrunStandIn(["/bin/sleep", "3600"])

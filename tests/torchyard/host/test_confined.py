@@ -65,7 +65,8 @@ def test_one_process_answers_all_questions_after_its_order(asked: Confined, chil
 
 
 @pytest.mark.parametrize(
-    ("question", "too_slow", "too_long"), [(b"spin", True, False), (b"fill", False, False), (b"long", False, True)]
+    ("question", "too_slow", "too_long"),
+    [pytest.param(b"spin", True, False, marks=pytest.mark.thorough), (b"fill", False, False), (b"long", False, True)],
 )
 def test_what_takes_more_than_it_may_ends_the_process_and_the_next_one_answers(
     asked: Confined, question: bytes, too_slow: bool, too_long: bool, children: Children

@@ -123,7 +123,14 @@ def test_leaving_a_shell_ends_it_and_gives_the_terminal_back(job: Peer) -> None:
         assert "lost" not in shell.screen and "Traceback" not in shell.screen
 
 
-@pytest.mark.parametrize("how", ["cut", "stopped", "stopped a moment before the job", "begun again"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "cut",
+        "stopped",
+        *(pytest.param(how, marks=pytest.mark.thorough) for how in ("stopped a moment before the job", "begun again")),
+    ],
+)
 def test_a_shell_whose_job_ends_says_so_and_gives_the_terminal_back(job: Peer, how: str) -> None:
     with terminal(["shell", "job_1"], environment_of(job)) as shell:
         before = shell.modes()
