@@ -59,23 +59,17 @@ class Group:
 
 
 class Line:
-    """The groups that no worker has begun, each half in its order.
+    """The groups that no worker has begun, each half in its order."""
 
-    Of those that use a processor at most one more than there are cores run at once: more share the caches.
-    """
-
-    def __init__(self, groups: Sequence[Group], *, cores: int) -> None:
-        self._most_working = cores + 1
+    def __init__(self, groups: Sequence[Group]) -> None:
         self._halves = {waits: deque(group for group in groups if group.waits == waits) for waits in (True, False)}
 
     def take(self, running: Sequence[Group]) -> Group | None:
-        """Returns the next group of the half of which fewer run, or of the other one. None if no more may run."""
+        """Returns the next group of the half of which fewer run, or of the other one. None if there is no more."""
         waiting = sum(group.waits for group in running)
-        working = len(running) - waiting
-        for waits in (True, False) if waiting <= working else (False, True):
-            if self._halves[waits] and (waits or working < self._most_working):
-                return self._halves[waits].popleft()
-        return None
+        first = self._halves[waiting * 2 <= len(running)]
+        half = first or next(filter(None, self._halves.values()), None)
+        return half.popleft() if half else None
 
     def put_back(self, group: Group) -> None:
         self._halves[group.waits].appendleft(group)

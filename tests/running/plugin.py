@@ -66,7 +66,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     groups = make_groups(session.items, lengths, spent, workers=size)
     config.hook.pytest_workers_starting(session=session)
     _check_threads()
-    Pool(session, groups, size=size, cores=_cores()).run()
+    Pool(session, groups, size=size).run()
     return True
 
 
@@ -76,11 +76,7 @@ def pytest_worker_started(config: pytest.Config) -> None:
 
 def _workers(text: str) -> int:
     """Three more than there are cores, as half of the tests mostly wait for processes."""
-    return _cores() + 3 if text == "auto" else int(text)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) + 3 if text == "auto" else int(text)
 
 
 def _shard(text: str) -> Shard:

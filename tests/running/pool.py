@@ -43,10 +43,10 @@ class _Worker:
 
 
 class Pool:
-    def __init__(self, session: pytest.Session, groups: Sequence[Group], *, size: int, cores: int) -> None:
+    def __init__(self, session: pytest.Session, groups: Sequence[Group], *, size: int) -> None:
         self._session = session
         self._hook = session.config.hook
-        self._groups = Line(groups, cores=cores)
+        self._groups = Line(groups)
         self._size = size
         self._workers: list[_Worker] = []
         self._started = 0

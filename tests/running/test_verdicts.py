@@ -216,8 +216,7 @@ def test_groups_that_wait_run_beside_those_that_use_a_processor() -> None:
     items = [Item(f"{file}::test") for file in files]
     lengths = dict(zip(files, (60.0, 50.0, 40.0, 40.0, 30.0, 20.0), strict=True))
     spent = dict(zip(files, (6.0, 4.0, 40.0, 38.0, 3.0, 19.0), strict=True))
-    groups = make_groups(items, lengths, spent, workers=3)  # pyright: ignore[reportArgumentType]
-    line = Line(groups, cores=1)
+    line = Line(make_groups(items, lengths, spent, workers=3))  # pyright: ignore[reportArgumentType]
     taken: list[Group] = []
     while (group := line.take(taken[-1:])) is not None:  # of two workers, the one that began first has ended
         taken.append(group)
@@ -225,12 +224,3 @@ def test_groups_that_wait_run_beside_those_that_use_a_processor() -> None:
     assert order == [("a", True), ("c", False), ("b", True), ("d", False), ("e", True), ("f", False)]
     line.put_back(taken[3])
     assert line.take([]) is taken[3], "what is left of the other half, where one half has no more"
-
-
-def test_few_of_those_that_use_a_processor_run_at_once() -> None:
-    groups = [Group([0], waits=False), Group([1], waits=False), Group([2], waits=True), Group([3], waits=False)]
-    line, running = Line(groups, cores=1), list[Group]()
-    while (group := line.take(running)) is not None:
-        running.append(group)
-    assert [group.tests for group in running] == [[2], [0], [1]]
-    assert line.take(running[:2]) is groups[3]
