@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group = parser.getgroup("running", "how the tests are run")
     group._addoption(  # pyright: ignore[reportPrivateUsage] pytest keeps short options to itself
         "-n", dest="workers", type=_workers, default="auto", metavar="COUNT",
-        help="how many processes run the tests: three more than there are cores (auto); 0: that of pytest",
+        help="how many processes run the tests: two more than there are cores (auto); 0: that of pytest",
     )  # fmt: skip
     group.addoption("--shard", type=_shard, metavar="3/30", help="run the third of thirty shares of the tests")
     group.addoption(
@@ -75,8 +75,8 @@ def pytest_worker_started(config: pytest.Config) -> None:
 
 
 def _workers(text: str) -> int:
-    """Three more than there are cores, as half of the tests mostly wait for processes."""
-    return len(os.sched_getaffinity(0)) + 3 if text == "auto" else int(text)
+    """Two more than there are cores, as half of the tests mostly wait for processes."""
+    return len(os.sched_getaffinity(0)) + 2 if text == "auto" else int(text)
 
 
 def _shard(text: str) -> Shard:

