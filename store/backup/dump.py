@@ -29,8 +29,10 @@ _LONGEST_ERROR = 2000
 _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 """Suffixes of the files of a SQLite database. SQLite replays the contents of existing ones."""
 
-_FUNCTIONS = ("count_jobs_insert()", "count_jobs_update()", "count_jobs_delete()", "search_grams(text)")
-"""Those of PostgreSQL: of triggers, and of the index of searches. They do not go with their tables."""
+_FUNCTIONS = text(
+    "SELECT CAST(CAST(oid AS regprocedure) AS text) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
+)
+"""Those of PostgreSQL, of triggers and of an index. They do not go with their tables."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def load(url: str, path: Path, *, revision: str, rows: Mapping[str, int]) -> Non
 
 @contextmanager
 def _emptied_on_failure(database: Database) -> Generator[None]:
+    before = set[str]() if database.engine.dialect.name == "sqlite" else _functions(database)
     try:
         yield
     except BaseException:
@@ -123,13 +126,19 @@ def _emptied_on_failure(database: Database) -> Generator[None]:
             for path in _files(database):
                 path.unlink(missing_ok=True)
             raise
-        with suppress(DBAPIError):  # a server that is away has rolled back
+        with suppress(DBAPIError, Unavailable):  # a server that is away has rolled back
             tables = MetaData()
             tables.reflect(database.engine)
             tables.drop_all(database.engine)
-            with database.engine.begin() as connection:
-                connection.execute(text(f"DROP FUNCTION IF EXISTS {', '.join(_FUNCTIONS)}"))
+            if functions := _functions(database) - before:
+                with database.engine.begin() as connection:
+                    connection.execute(text(f"DROP FUNCTION {', '.join(sorted(functions))}"))
         raise
+
+
+def _functions(database: Database) -> set[str]:
+    with database.read() as session:
+        return {*session.scalars(_FUNCTIONS)}
 
 
 def _dump_sqlite(source: Path, path: Path) -> Snapshot:

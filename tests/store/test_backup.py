@@ -324,7 +324,6 @@ def test_remaining_sqlite_files_prevent_a_restore(sqlite: SQLiteDatabases, blobs
         restored(target, tmp_path / "backup", away)
 
 
-@quick_on_sqlite
 def test_a_restore_that_differs_from_the_manifest_is_undone(
     store: Store, databases: Databases, approved: Approved
 ) -> None:
