@@ -1,4 +1,4 @@
-"""Clients of a test process share the certificates of the system: to read them takes as long as ten requests."""
+"""httpx2 clients of one test process read the system's certificates once: reading takes as long as ten requests."""
 
 import ssl
 

@@ -47,7 +47,7 @@ def judge(facts: Facts) -> AdviceView:
 
 
 def _skipped(facts: Facts, message: str) -> AdviceView:
-    """Returns the advice for a skipped job: a job that it waits for did not end as required."""
+    """Returns the advice for a job that was skipped because another job did not end as required."""
     unmet = [each for each in facts.job.after if each.state is not None and is_failed(each.on, each.state)]
     if unmet and all(each.on == JobState.FAILED for each in unmet):
         return AdviceView(headline=message, severity="info")

@@ -32,7 +32,7 @@ _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 _FUNCTIONS = text(
     "SELECT CAST(CAST(oid AS regprocedure) AS text) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
 )
-"""Those of PostgreSQL, of triggers and of an index. They do not go with their tables."""
+"""Selects the functions of the schema. PostgreSQL keeps them when the tables that use them are dropped."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tests.api.service import ApiFixture
 from tests.databases import Databases
 from tests.servers import redis_server
 
-forecasts.PROCESSOR_S, forecasts.WITHIN_S = 10.0, 60.0  # a forecast that a busy machine slows down is one, too
+forecasts.PROCESSOR_S, forecasts.WITHIN_S = 10.0, 60.0  # else a busy machine omits forecasts
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The reason of a job that waits for one worker's devices names the jobs that hold them."""
+"""If a job waits for devices of one worker, its reason names the jobs that hold these devices."""
 
 from typing import Any
 

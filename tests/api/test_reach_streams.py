@@ -283,7 +283,7 @@ def test_a_client_that_answers_no_ping_is_cut(
     service: ApiFixture, tmp_path: Path, redis_url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_PING_S", 0.05)
-    monkeypatch.setattr(server, "_PONG_S", 1.0)  # who reads answers sooner, on a busy machine too
+    monkeypatch.setattr(server, "_PONG_S", 1.0)  # long enough for a client that reads, on a busy machine too
     address = service.database.engine.url.render_as_string(hide_password=False)
     opened = service.client.post(f"/v1/jobs/{claim.job_id}/reaches", json={"kind": "ports"}).json()
     with (

@@ -1,7 +1,7 @@
 """Makes groups of tests: each is run by one worker, the longest first, so that none runs alone at the end.
 
-Groups that mostly wait for processes run beside those that mostly use a processor: at the beginning, where the longest
-are, all workers would wait, and the cores would rest for a third of the time.
+Groups that mostly wait for processes run beside groups that mostly use a processor. The longest groups start first and
+mostly wait: in one order they would leave the cores idle for a third of the time.
 
 What a worker shares between tests is started by each worker that has one of them: a service costs fifteen seconds of a
 processor, and a warm process five. So the files that use one are one group, or two where that would end last.
@@ -55,17 +55,20 @@ class Group:
     tests: Sequence[int]
     """Indices of the collected items."""
     waits: bool
-    """Whether it is of the half that uses a processor least."""
+    """Whether it belongs to the half of all groups, by their length, that uses a processor least."""
 
 
 class Line:
-    """The groups that no worker has begun, each half in its order."""
+    """The groups that no worker has begun: those that wait, and those that use a processor, each in their order."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self._halves = {waits: deque(group for group in groups if group.waits == waits) for waits in (True, False)}
 
     def take(self, running: Sequence[Group]) -> Group | None:
-        """Returns the next group of the half of which fewer run, or of the other one. None if there is no more."""
+        """Removes and returns a group of the half that has fewer in `running`. Takes the other half if it is empty.
+
+        Returns None if both are empty.
+        """
         waiting = sum(group.waits for group in running)
         first = self._halves[waiting * 2 <= len(running)]
         half = first or next(filter(None, self._halves.values()), None)

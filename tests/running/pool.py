@@ -88,7 +88,7 @@ class Pool:
         return bool(self._session.shouldfail or self._session.shouldstop or self._broken)
 
     def _next(self, done: _Worker | None = None) -> Group | None:
-        """Returns the next group for a worker that is new, or has done its own."""
+        """Returns the next group. `done`: the worker that asks, whose own group has ended; None for a new worker."""
         return self._groups.take([each.group for each in self._workers if each is not done])
 
     def _start(self, group: Group) -> None:

@@ -21,7 +21,7 @@ Trained = tuple[list[Tensor], list[str]]
 
 
 def train_both() -> list[Trained]:
-    """Returns the weights and their names after an epoch, of a model as it is and of one that is compiled."""
+    """Returns the weights and their names after one epoch: of the plain model, then of the compiled one."""
     with joined(timedelta(minutes=1)) as world:
         return [_train(compiled, world) for compiled in (False, True)]
 

@@ -78,7 +78,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, data: str) -> RunDir:
-    """A run with an average, which has not measured anything again."""
+    """A run with an EMA of its weights, whose best checkpoint was not re-evaluated."""
     run = launch(tmp_path_factory.mktemp("trained"), {}, data=data)
     assert measured_again(run) == []
     return run

@@ -1,4 +1,4 @@
-"""Imports and prepares what language models need, which takes seconds: once, before the tests' processes are forked."""
+"""Imports what language models need. Test processes are forked after it, so that these seconds are spent once."""
 
 from importlib import import_module
 
@@ -7,4 +7,6 @@ from torchyard.models.library import configure_transformers
 configure_transformers()
 for name in ("transformers.models.llama.modeling_llama", "peft"):
     import_module(name)
-import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("llama")  # it keeps 868 patterns
+import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping(
+    "llama"
+)  # caches 868 compiled patterns

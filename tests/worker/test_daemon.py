@@ -206,7 +206,7 @@ def test_nothing_is_rescued_until_the_database_has_answered_for_a_lease(
         fixture.store.expire(lost)
         _wait_for_a_sweep(fixture, clock)
         assert fixture.store.attempt(lost).ended_at is None
-        # A connection of before the outage may fail even later.
+        # A connection that was opened before the outage may fail once more after it.
         advance_until(clock, lambda: fixture.store.attempt(lost).ended_at is not None, "the rescue", by_s=LEASE_S + 1)
 
 

@@ -1,13 +1,10 @@
 /** Starts the Chromium of the lock, headless. It needs no root and nothing that the system has installed. */
-import { mkdirSync, statfsSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { chromium as playwright, type Browser } from "playwright-core";
 
 // It is unpacked to the temporary folder, once: so that folder is one of ours, which stays.
 const folder = fileURLToPath(new URL("../node_modules/.cache/browser", import.meta.url));
-
-const SHARED = "/dev/shm";
-const SHARED_BYTES = 2 ** 30;
 
 const START_MS = 300_000; // finds what hangs, not what is slow beside other work
 
@@ -28,21 +25,8 @@ export async function launch(
       "--force-color-profile=srgb",
       `--host-resolver-rules=${names.map((name) => `MAP ${name} 127.0.0.1`).join(",")}`,
     ],
-    ignoreDefaultArgs: [
-      ...(hidesScrollbars ? [] : ["--hide-scrollbars"]),
-      ...(hasSharedMemory() ? ["--disable-dev-shm-usage"] : []),
-    ],
+    ignoreDefaultArgs: hidesScrollbars ? [] : ["--hide-scrollbars"],
     headless: true,
     timeout: START_MS,
   });
-}
-
-/** Whether the memory that its processes share fits there. Playwright has it in files, which cost a tenth more: a container has 64 MB there. */
-function hasSharedMemory(): boolean {
-  try {
-    const { bavail, bsize } = statfsSync(SHARED);
-    return bavail * bsize >= SHARED_BYTES;
-  } catch {
-    return false; // this system has no such folder
-  }
 }

@@ -42,7 +42,7 @@ const PACK = "import sys; from torchyard.client.packing.bundle import pack; prin
 
 let service: Service;
 let browser: Browser;
-/** Signed in as the administrator, for all tests that need no browser without a past: to sign in costs as much as they do. */
+/** Signed in as the administrator. Tests share it unless they need a new browser context: signing in costs as much as a test. */
 let shared: Visit;
 /** Two that were trained, with other learning rates. */
 let careful: Job;
@@ -76,7 +76,7 @@ test("a recipe is submitted by the form, says at once what is wrong, and is seen
   await epochs.fill("0");
   await page.getByText("must be at least 1.").waitFor();
   await epochs.fill("1");
-  await checked(page);
+  await page.getByText("Starts now.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "by-form" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -121,7 +121,7 @@ test("a job's curve grows as it trains, its log is text and is saved, and its en
   await page
     .locator("#yaml")
     .fill(JSON.stringify({ name: "noisy", trainer: "script", max_restarts: 0, config, resources }));
-  await checked(page);
+  await page.getByText("Starts now.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "noisy" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -363,7 +363,7 @@ async function open(path: string): Promise<Page> {
   return shared.page;
 }
 
-/** Waits until the service has said of the form that it can be submitted. A busy one may not say when it would start. */
+/** Waits until the service has checked the form without an error. A busy service may omit when the job would start. */
 async function checked(page: Page): Promise<void> {
   const said = page.locator("footer").getByRole("status", { includeHidden: true });
   await said

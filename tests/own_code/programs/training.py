@@ -42,7 +42,7 @@ class Training:
         print("begins after step", self.done, flush=True)
 
     def saved(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Waits after the step at which a test stops the program, until the test lets it go on or it should stop."""
+        """Blocks after step `HELD_AT` until the test creates the file `$GATE`, or `should_stop` returns True."""
         if self.done == HELD_AT and (gate := os.environ.get("GATE")):
             print("held", flush=True)
             while not (os.path.exists(gate) or should_stop()):

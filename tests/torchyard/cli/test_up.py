@@ -65,7 +65,7 @@ def service(shared: Service) -> Service:
 
 @dataclass(frozen=True)
 class Restarted:
-    """What was seen of a service whose parts were killed, one after the other, while a job ran."""
+    """What a service and its job showed while the parts of the service were killed one after the other."""
 
     before: dict[str, Any]
     """What `server.json` said first."""

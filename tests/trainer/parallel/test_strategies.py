@@ -27,7 +27,7 @@ NORM = 0.4
 
 @pytest.fixture(scope="module")
 def ranks() -> list[tuple[list[list[Tensor]], list[dict[str, Tensor]]]]:
-    """What two ranks return that train with each strategy, then synchronize."""
+    """Trains two ranks with each strategy and synchronizes their buffers. Returns the results of each rank."""
     return results(on_ranks(2, train_and_sync))
 
 

@@ -33,7 +33,7 @@ WITH_DYNAMO = "sympy.utilities.exceptions.SymPyDeprecationWarning"
 
 
 def _start_and_read(attempt: Attempt, *, ranks: int) -> Iterator[State]:
-    # With more threads than one torch starts them when it gets their number, so that a fork has them at once.
+    # With more than one thread, set_num_threads starts threads in a forked rank that a fresh rank does not have yet.
     env = {"LAST": "x", "TZ": "Asia/Kolkata", "OMP_NUM_THREADS": "1"}
     attempt.start_job(SCRIPT, args=["--lr", "1", ""], env=env, world_size=ranks)
     report = attempt.report()
