@@ -27,6 +27,9 @@ PAGE := api/static/index.html
 PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser \) -prune -o \
 	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name "openapi.json*" ! -name "*.py" ! -path "*/.svelte-check/*" -print 2>/dev/null)
 
+# What checks takes what the tests of Python leave of the processors: nothing can run beside their collection but this.
+LATER := nice -n 10
+
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -68,7 +71,7 @@ web-dev: $(DEV_STAMP) $(BUILD_TOOLS)  ## Serve web/ with hot reload, in front of
 web-tools: $(TEST_TOOLS)  ## Install what checks and tests the page, a browser too
 
 web-check: $(DEV_STAMP) $(TEST_TOOLS) web/openapi.json
-	@$(PASSED) "The page's check" sh -c '$(NPM) run check'
+	@$(LATER) $(PASSED) "The page's check" sh -c '$(NPM) run check'
 
 # Renamed when it is whole, as a check and a test may both make it.
 web/openapi.json: web/document.py $(shell find api scheduling store torchyard -name '*.py') | $(DEV_STAMP)
@@ -77,7 +80,7 @@ web/openapi.json: web/document.py $(shell find api scheduling store torchyard -n
 test: python-test web-test  ## Run the tests
 
 web-test: $(DEV_STAMP) $(TEST_TOOLS) web/openapi.json
-	@$(PASSED) "The page's test" sh -c '$(NPM) test'
+	@$(LATER) $(PASSED) "The page's test" sh -c '$(NPM) test'
 
 python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE) $(DOCS)
 	$(BIN)/python -m pytest
@@ -116,10 +119,10 @@ test-hosts: $(DEV_STAMP)  ## Run the tests of boxes that join a service over a l
 check: python-check web-check  ## Check format, lint and types
 
 python-check: $(DEV_STAMP) $(DOCS)
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
+	$(LATER) $(BIN)/ruff format --check
+	$(LATER) $(BIN)/ruff check
 	$(BIN)/python -m tests.device.build  # beside the tests, which then find it
-	$(BIN)/pyrefly check
+	$(LATER) $(BIN)/pyrefly check
 
 bench: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench
