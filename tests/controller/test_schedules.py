@@ -52,7 +52,7 @@ class Yard:
         for name in ("ada", "bob"):
             db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
 
-    def add(self, cron: str = "* * * * *", *, caller: Caller = ADA, job: dict[str, Any] = SCRIPT, **how: Any) -> str:
+    def add(self, cron: str = "0 0 1 1 *", *, caller: Caller = ADA, job: dict[str, Any] = SCRIPT, **how: Any) -> str:
         spec = parse_spec({**job, "schedule": {"cron": cron, **how}})
         assert spec.schedule is not None
         return write(self.store, schedules.add, NewSchedule(spec, spec.schedule, caller, "private"))[0].id
