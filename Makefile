@@ -28,7 +28,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name "openapi.json*" ! -name "*.py" ! -path "*/.svelte-check/*" -print 2>/dev/null)
 
 # What checks takes what the tests of Python leave of the processors: nothing can run beside their collection but this.
-LATER := nice -n 10
+LATER := nice -n 19
 
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
