@@ -91,5 +91,6 @@ def _run(folder: Path, *options: str) -> dict[str, int]:
     """Runs pytest on the folder in a process of its own, without our conftest."""
     given = ["-p", "tests.approved", "-p", "no:cacheprovider", "-q", *options]
     given += ["-c", "/dev/null", "--rootdir", str(folder), str(folder)]
-    done = forked.run("pytest", *given, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, cwd=ROOT)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    done = forked.run("pytest", *given, env=env, cwd=ROOT)
     return {word: int(count) for count, word in re.findall(r"(\d+) (failed|passed)", done.stdout.splitlines()[-1])}
