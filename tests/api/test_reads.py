@@ -1,7 +1,7 @@
 """Reads that may take long leave others their turns, and end when their caller leaves or may not read any more."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,17 +151,27 @@ def test_a_search_ends_when_its_client_leaves(service: ApiFixture, url: str, cla
 
 
 def test_a_read_whose_client_leaves_the_line_is_never_begun(
-    service: ApiFixture, url: str, claim: Claim, slices: Slices
+    service: ApiFixture, url: str, claim: Claim, slices: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked, ended = Counter[str](), Counter[str]()
+    begin = turns.Turns.begin
+
+    async def noted(self: turns.Turns, user: str, part: Callable[[], Any]) -> Any:
+        asked[user] += 1
+        try:
+            return await begin(self, user, part)
+        finally:
+            ended[user] += 1
+
+    monkeypatch.setattr(turns.Turns, "begin", noted)
     ada = token_of(service, "ada")
     other = service.submit()["id"]
     path = f"/v1/jobs/{claim.job_id}/logs/search?q=line&before=2"
     with ask(url, path, ada) as first, ask(url, path, ada) as second:
-        wait_until(lambda: slices.running == _HELD)
+        wait_until(lambda: (slices.running, asked["ada"]) == (_HELD, 2))
         with ask(url, f"/v1/jobs/{other}/logs", ada):
-            pass
-        with httpx2.Client(base_url=url, headers=ada, trust_env=False) as client:
-            assert client.get("/v1/me").status_code == 200
+            wait_until(lambda: asked["ada"] == 3)
+        wait_until(lambda: ended["ada"] == 1)
         slices.let_go.release(2)
         assert [read_answer(each).status for each in (first, second)] == [200, 200]
         last = service.submit()["id"]

@@ -145,7 +145,7 @@ def test_a_blob_that_lies_about_itself_is_refused_and_removed(box: Box, claim: C
             assert box.send(job_id, wrong, CONTENT[:-1]) == 422
         case "other":
             assert box.send(job_id, BLOB, CONTENT[:-1]) == 200
-            assert box.send(job_id, BLOB, b"?", offset=BLOB.size - 1) in {200, 422}
+            assert box.send(job_id, BLOB, bytes([CONTENT[-1] ^ 1]), offset=BLOB.size - 1) == 422
         case _:
             box.put(job_id, CONTENT)
             with pytest.raises(Conflict):
