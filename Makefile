@@ -27,7 +27,7 @@ PAGE := api/static/index.html
 PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser \) -prune -o \
 	-type f ! -name '*.test.ts' ! -name testing.ts ! -name vitest.config.ts ! -name schema.d.ts ! -name "openapi.json*" ! -name "*.py" ! -path "*/.svelte-check/*" -print 2>/dev/null)
 
-# What checks takes what the tests of Python leave of the processors: nothing can run beside their collection but this.
+# Checks have the lowest priority: the tests of Python, which take longer, are not held up, and often leave a processor idle.
 LATER := nice -n 19
 
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.

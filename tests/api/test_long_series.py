@@ -67,7 +67,7 @@ def peak_of(ask: Callable[[], object]) -> int:
 def test_the_memory_of_a_read_does_not_grow_with_the_points(service: ApiFixture, *, curves: bool, falls: bool) -> None:
     """5 million points took 500 MB."""
     peaks: list[int] = []
-    for count in (50_000, 200_000):
+    for count in (100_000, 200_000):
         claim = long_job(service, np.arange(count, dtype=np.float64))
         if falls:
             store(service, claim, np.arange(count, dtype=np.float64), first_step=0)

@@ -31,16 +31,16 @@ from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import deliver
+from store.notifications.facts import MessageFacts
 from store.output.facts import Batch, MetricPoint, NewArtifact, NewLines
 from store.reaches import reaches
 from store.store import Store
 from store.sweeps import requests as sweeps
 from store.team import users
-from store.team.callers import SERVICE
+from store.team.callers import SERVICE, Caller
 from store.worker.placing import Placer
 from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
-from tests.sessions import write
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.attempts.records import ExitReport, NodePart
@@ -50,6 +50,7 @@ from torchyard.contract.jobs.requests import parse_patch
 from torchyard.contract.reach.orders import Order
 from torchyard.contract.spec.spec import parse_spec
 from torchyard.contract.states import EndReason, Reason
+from torchyard.contract.team.roles import Role
 from torchyard.host import failpoints
 from torchyard.host.identity import identity_of
 from worker.attempts.records import AttemptRecords
@@ -100,7 +101,7 @@ def _request_stacks(store: Store, job_id: str) -> None:
 
 def _open_reach(store: Store, job_id: str) -> None:
     with store.write("reach") as session:
-        reaches.open_reach(session, job_id, Order(kind="ports"), caller=SERVICE)
+        reaches.open_reach(session, job_id, Order(kind="ports"), caller=Caller("ada", Role.MEMBER))
 
 
 def _drain(store: Store, worker_id: str) -> None:
@@ -115,20 +116,25 @@ def _add_model(store: Store, job_id: str) -> None:
 
 def _upload(store: Store, _: str) -> None:
     """Sends what is missing of a bundle, again if another request is faster, as a client does."""
+    while not _is_uploaded(store):
+        pass
+
+
+def _is_uploaded(store: Store) -> bool:
+    """Sends what is missing of a bundle. Returns False where another request appends to it."""
     bundle = packed()
-    while True:
-        found = Uploads(store.blobs.uploads).find(SERVICE.name, bundle.sha256)
-        offset = found.received if found is not None else 0
-        upload = Upload(bundle.sha256, len(bundle.tar), offset, max_bytes=1 << 20, max_files=10)
-        try:
-            opened = uploads.begin(store, upload, caller=SERVICE)
-            if isinstance(opened, PartialFile):
-                with closing(opened):
-                    uploads.append(opened, upload, bundle.tar[offset:])
-                    uploads.finish(store, opened, upload, caller=SERVICE)
-        except (Conflict, TooManyRequests):
-            continue
-        return
+    found = Uploads(store.blobs.uploads).find(SERVICE.name, bundle.sha256)
+    offset = found.received if found is not None else 0
+    upload = Upload(bundle.sha256, len(bundle.tar), offset, max_bytes=1 << 20, max_files=10)
+    try:
+        opened = uploads.begin(store, upload, caller=SERVICE)
+        if isinstance(opened, PartialFile):
+            with closing(opened):
+                uploads.append(opened, upload, bundle.tar[offset:])
+                uploads.finish(store, opened, upload, caller=SERVICE)
+    except (Conflict, TooManyRequests):
+        return False
+    return True
 
 
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
@@ -151,6 +157,12 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
 def request(settings: Settings, what: str, subject: str) -> None:
     with opened(settings) as store:
         REQUESTS[what](store, subject)
+
+
+def try_to_upload(settings: Settings) -> None:
+    """Sends the bundle once, and not again where another request appends to it."""
+    with opened(settings) as store:
+        _is_uploaded(store)
 
 
 def submit_many(settings: Settings, count: int, answered: Path) -> None:
@@ -225,12 +237,18 @@ def notify(settings: Settings, received: Path) -> None:
     with opened(settings) as store:
         while FanOut(store).run():
             pass
-        while claimed := write(store, deliver.claim, store.secret_keys, count=10, lease_s=3600):
+        while claimed := _claimed_messages(store):
             for message in claimed:
                 with received.open("a") as file:
                     file.write(f"{message.target.id} {message.body['data']['job']['id']} {message.id}\n")
-                write(store, deliver.mark_delivered, message.id)
+                with store.write("message_result") as session:
+                    deliver.mark_delivered(session, message.id)
         Upkeep(store).run()
+
+
+def _claimed_messages(store: Store) -> list[MessageFacts]:
+    with store.write("claim_messages") as session:
+        return deliver.claim(session, store.secret_keys, count=10, lease_s=3600)
 
 
 def work(settings: Settings, worker_id: str) -> None:
