@@ -29,6 +29,10 @@ def submit(service: Service, name: str, *, devices: int, **spec: Any) -> JobView
     return service.client.submit(document).view
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_a_checkpoint_in_parts_is_measured_downloaded_used_and_started_from(tmp_path: Path) -> None:
     service = Service(tmp_path, env={"TORCHYARD_SHARD_ABOVE": "0"})
     with running(service):
@@ -39,15 +43,16 @@ def test_a_checkpoint_in_parts_is_measured_downloaded_used_and_started_from(tmp_
         assert best.remeasured is not None
         assert best.remeasured.metrics["val/accuracy"] == pytest.approx(best.metrics["val/accuracy"], abs=2e-3)
 
-        archive = service.client.jobs.download(job.id, "best", to=tmp_path)
-        assert archive.name == f"large-epoch-{best.epoch}.tar"
-        model = torchyard.load(archive, device="cpu")
+        folder = service.client.jobs.download(job.id, "best", to=tmp_path)
+        assert folder.name == f"large-epoch-{best.epoch}"
+        model = torchyard.load(folder, device="cpu")
         assert isinstance(model, Classifier)
         assert model.predict(np.zeros((8, 8), dtype=np.uint8)).label in set(model.classes)
-        assert evaluate(archive, device="cpu")["accuracy"] == pytest.approx(best.metrics["val/accuracy"], abs=2e-3)
+        assert evaluate(folder, device="cpu")["accuracy"] == pytest.approx(best.metrics["val/accuracy"], abs=2e-3)
 
         service.client.models.add("large", job.id, "best")
-        assert service.client.models.download("large", to=tmp_path / "kept.tar").read_bytes() == archive.read_bytes()
+        kept = service.client.models.download("large", to=tmp_path / "kept")
+        assert files_of(kept) == files_of(folder)
 
         measured = submit(service, "measured", devices=1, mode="evaluate", init_from="large/best")
         found = service.wait(measured.id, JobState.SUCCEEDED).metrics
