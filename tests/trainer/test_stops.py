@@ -8,6 +8,7 @@ import pytest
 from tests.trainer.stops import Draw, differences, draw
 
 SEED = 53
+MORE_SEEDS = range(54, 64)
 LOCAL: dict[str, Any] = {"kind": "local sgd", "epochs": 3, "logs_every": 3, "spoilt": None}
 SAVED_WHERE_STOPPED = (
     Draw(
@@ -33,10 +34,15 @@ TOGETHER = 100
 
 @pytest.mark.timeout(14_400)
 @pytest.mark.parametrize(
-    ("count", "most_ranks"), [(3, 2), *(pytest.param(many, 4, marks=pytest.mark.thorough) for many in (200, 5000))]
+    ("seed", "count", "most_ranks"),
+    [
+        (SEED, 3, 2),
+        pytest.param(SEED, 200, 4, marks=pytest.mark.thorough),
+        *(pytest.param(seed, 500, 4, marks=pytest.mark.thorough) for seed in MORE_SEEDS),
+    ],
 )
-def test_a_run_that_was_stopped_ends_as_if_nothing_had_stopped_it(count: int, most_ranks: int) -> None:
-    numbers = Random(SEED)
+def test_a_run_that_was_stopped_ends_as_if_nothing_had_stopped_it(seed: int, count: int, most_ranks: int) -> None:
+    numbers = Random(seed)
     draws = [*CHOSEN, *(draw(numbers, most_ranks=most_ranks) for _ in range(count))]
     for start in range(0, len(draws), TOGETHER):
         assert differences(draws[start : start + TOGETHER]) == []
