@@ -30,6 +30,12 @@ def accepted(names: list[str], *, most: int = 100) -> bool:
     return True
 
 
+def test_a_bundle_has_at_most_so_many_files_and_so_many_folders() -> None:
+    assert accepted(["a/b/c/x", "a/b/y", "d/z"], most=4)
+    assert not accepted(["a/b/c/x", "a/b/y", "d/z"], most=3), "four folders"
+    assert accepted(["x", "y", "z"], most=3) and not accepted(["x", "y", "z"], most=2)
+
+
 @given(st.lists(_NAME, max_size=10, unique=True))
 @example(["a", "a-", "a/b"])
 @example(["a", "a-/a", "a.b/a", "a/b"])
