@@ -25,6 +25,11 @@ export function show<C extends Component<any>>(component: C, props: ComponentPro
   return host;
 }
 
+/** Looks until `look` throws nothing. Finds what hangs, not what is slow beside other work. */
+export function eventually<T>(look: () => T | Promise<T>): Promise<T> {
+  return vi.waitFor(look, 50_000);
+}
+
 /** Removes all that is shown, and signs out. */
 export async function removeAll(): Promise<void> {
   for (const { shown, host } of mounted.splice(0)) {

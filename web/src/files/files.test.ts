@@ -1,6 +1,6 @@
 import { flushSync } from "svelte";
 import { afterEach, expect, test, vi } from "vitest";
-import { removeAll, settled, show, textOf } from "../testing";
+import { eventually, removeAll, settled, show, textOf } from "../testing";
 import { decoded, pictureType, shownAs } from "./kinds";
 import Preview from "./Preview.svelte";
 import { treeOf } from "./tree";
@@ -23,7 +23,7 @@ function answer(content: Uint8Array<ArrayBuffer> | string): string[] {
 
 async function preview(path: string, size = 10): Promise<HTMLElement> {
   const host = show(Preview, { address: "v1/file", path, size, sha256: "x" });
-  await vi.waitFor(() => {
+  await eventually(() => {
     flushSync();
     expect(textOf(host)).not.toBe("Reading…");
   });

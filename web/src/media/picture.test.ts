@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { removeAll, serve, settled, show, textOf } from "../testing";
+import { eventually, removeAll, serve, settled, show, textOf } from "../testing";
 import Picture from "./Picture.svelte";
 import { readPicture } from "./pictures";
 
@@ -39,7 +39,7 @@ test("a picture is read when it comes into sight, and once", async () => {
   await settled();
   expect([asked.length, isWatched]).toEqual([0, true]);
   sight(true);
-  await vi.waitFor(() => expect(host.querySelector("img")?.src).toMatch(/^blob:/));
+  await eventually(() => expect(host.querySelector("img")?.src).toMatch(/^blob:/));
   expect([asked.map(({ path }) => path), isWatched]).toEqual([[PICTURE.path], false]);
 });
 
@@ -47,14 +47,14 @@ test("a picture that is refused says why", async () => {
   serve(() => null);
   const host = show(Picture, PICTURE);
   sight(true);
-  await vi.waitFor(() => expect(textOf(host.querySelector("p"))).toBe("There is none."));
+  await eventually(() => expect(textOf(host.querySelector("p"))).toBe("There is none."));
 });
 
 test("a picture that would fill the tab is not read", async () => {
   const asked = serve(() => new Blob(["png"]));
   const host = show(Picture, { ...PICTURE, size: 64 * 1024 * 1024 });
   sight(true);
-  await vi.waitFor(() => expect(textOf(host)).toContain("too large to show"));
+  await eventually(() => expect(textOf(host)).toContain("too large to show"));
   expect(asked).toEqual([]);
 });
 
@@ -67,7 +67,7 @@ test("a picture of very many pixels is not decoded among others, and is for who 
   expect([asked.length, textOf(tile)]).toEqual([0, "It has 64 megapixels: enlarge to view."]);
   show(Picture, { ...large, mostPixels: Infinity });
   sight(true);
-  await vi.waitFor(() => expect(asked.length).toBe(1));
+  await eventually(() => expect(asked.length).toBe(1));
 });
 
 test("a file that is no picture says so", async () => {
@@ -75,9 +75,9 @@ test("a file that is no picture says so", async () => {
   const host = show(Picture, PICTURE);
   sight(true);
   const image = host.querySelector("img");
-  await vi.waitFor(() => expect(image?.src).toMatch(/^blob:/));
+  await eventually(() => expect(image?.src).toMatch(/^blob:/));
   image?.dispatchEvent(new Event("error"));
-  await vi.waitFor(() => expect(textOf(host)).toBe("The browser cannot read this picture."));
+  await eventually(() => expect(textOf(host)).toBe("The browser cannot read this picture."));
 });
 
 test("of many pictures four are read at once, and one that is out of sight again lets the next pass", async () => {
@@ -95,7 +95,7 @@ test("of many pictures four are read at once, and one that is out of sight again
   expect(asked).toHaveLength(4);
   controllers[4]?.abort();
   for (let done = 0; done < 6; done++) {
-    await vi.waitFor(() => expect(held.length).toBeGreaterThan(done));
+    await eventually(() => expect(held.length).toBeGreaterThan(done));
     held[done]?.(new Blob(["png"]));
   }
   await Promise.all(reads);
@@ -109,11 +109,11 @@ test("no more are read while four are decoded", async () => {
   const reads = Array.from({ length: 6 }, (_, index) =>
     readPicture(`mask/${index}`, 10, signal, () => new Promise<void>((done) => decoding.push(done))),
   );
-  await vi.waitFor(() => expect(decoding).toHaveLength(4));
+  await eventually(() => expect(decoding).toHaveLength(4));
   await settled();
   expect(asked).toHaveLength(4);
   for (let done = 0; done < 6; done++) {
-    await vi.waitFor(() => expect(decoding.length).toBeGreaterThan(done));
+    await eventually(() => expect(decoding.length).toBeGreaterThan(done));
     decoding[done]?.();
   }
   await Promise.all(reads);
@@ -124,7 +124,7 @@ test("a picture that is left before it is drawn is held no longer", async () => 
   serve(() => new Blob(["png"]));
   const host = show(Picture, PICTURE);
   sight(true);
-  await vi.waitFor(() => expect(host.querySelector("img")?.src).toMatch(/^blob:/));
+  await eventually(() => expect(host.querySelector("img")?.src).toMatch(/^blob:/));
   await removeAll();
   expect(free).toHaveBeenCalledTimes(1);
   free.mockRestore();

@@ -1,7 +1,7 @@
 import type { Component } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { live } from "../live/live.svelte";
-import { removeAll, serve, settled, show, signIn } from "../testing";
+import { eventually, removeAll, serve, settled, show, signIn } from "../testing";
 import Artifacts from "./job/Artifacts.svelte";
 import Checkpoints from "./job/Checkpoints.svelte";
 import Code from "./job/Code.svelte";
@@ -55,5 +55,5 @@ test.each<[string, Component<Record<string, unknown>>, Record<string, unknown>]>
   serve(() => null);
   const failed = show(shown, props);
   await settled();
-  await vi.waitFor(() => expect(failed.querySelector(".skeleton")).toBeNull());
+  await eventually(() => expect(failed.querySelector(".skeleton")).toBeNull());
 });

@@ -1,5 +1,6 @@
 /** A terminal's end of a reach, against the other end, which says what a job's side says. */
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { eventually } from "../testing";
 import { WINDOW } from "./channels";
 import { encode, frame, FrameReader, numberOf, withJson, withNumber, type Bytes, type Frame } from "./frames";
 import { Ended, Reach, type Stage } from "./reach";
@@ -32,7 +33,7 @@ class Socket {
       const data = "kind" in each ? encode(each).slice().buffer : JSON.stringify(each);
       this.onmessage?.(new MessageEvent("message", { data }));
     }
-    await vi.waitFor(() => settle());
+    await eventually(() => settle());
   }
 
   async cut(code = 1006, reason = ""): Promise<void> {
@@ -106,15 +107,15 @@ async function hmac(side: string, nonces: readonly [string, string], meeting: nu
 
 /** Answers as the service does until both sides may speak, and returns the newest socket. */
 async function met(received: Record<string, number> = {}): Promise<Socket> {
-  await vi.waitFor(() => expect(sockets.at(-1)?.onmessage).toBeTruthy());
+  await eventually(() => expect(sockets.at(-1)?.onmessage).toBeTruthy());
   const socket = sockets.at(-1) as Socket;
   const nonce = "ab".repeat(32);
   await socket.says({ nonce });
-  await vi.waitFor(() => expect(socket.said.length).toBe(1));
+  await eventually(() => expect(socket.said.length).toBe(1));
   const own = JSON.parse(socket.said[0] ?? "") as { nonce: string; proof: string };
   expect(own.proof).toBe(await hmac("client", [nonce, own.nonce], socket.meeting));
   await socket.says({ proof: await hmac("service", [nonce, own.nonce], socket.meeting) });
-  await vi.waitFor(() => expect(socket.kinds()[0]).toBe("HELLO"));
+  await eventually(() => expect(socket.kinds()[0]).toBe("HELLO"));
   await socket.says(withJson("HELLO", { received }));
   return socket;
 }
@@ -124,7 +125,7 @@ test("what is typed is sent once both have met, what comes is shown, and the exi
   const run = opened.run();
   opened.write(text.encode("ls\r"));
   const socket = await met();
-  await vi.waitFor(() => expect(socket.kinds()).toEqual(["HELLO", "DATA"]));
+  await eventually(() => expect(socket.kinds()).toEqual(["HELLO", "DATA"]));
   expect(read(socket.frames[1]?.content ?? new Uint8Array())).toBe("ls\r");
   await socket.says(frame("DATA", 0, text.encode("a.py\r\n")), frame("WARNING", 0, text.encode("soon")));
   expect([shown, warned]).toEqual(["a.py\r\n", ["soon"]]);
@@ -150,7 +151,7 @@ test("after a cut both sides go on where the other one is", async () => {
   const second = await met({ "0": 4 });
   expect(second.meeting).toBe(2);
   expect(JSON.parse(read(second.frames[0]?.content ?? new Uint8Array()))).toEqual({ received: { "0": 5 } });
-  await vi.waitFor(() => expect(second.kinds()).toEqual(["HELLO", "ACK", "RESIZE", "DATA"]));
+  await eventually(() => expect(second.kinds()).toEqual(["HELLO", "ACK", "RESIZE", "DATA"]));
   expect(numberOf(second.frames[1] as Frame)).toBe(5);
   expect(read((second.frames[3] as Frame).content)).toBe("ef");
   opened.close();
@@ -193,7 +194,7 @@ test("a refusal ends it with its reason, and nothing is tried again", async () =
 
 test("an error of the job's side ends it, also before its hello", async () => {
   const run = reach().run();
-  await vi.waitFor(() => expect(sockets.at(-1)?.onmessage).toBeTruthy());
+  await eventually(() => expect(sockets.at(-1)?.onmessage).toBeTruthy());
   const socket = sockets[0] as Socket;
   await socket.says(frame("ERROR", 0, text.encode("the job has no door")));
   await run;
@@ -202,7 +203,7 @@ test("an error of the job's side ends it, also before its hello", async () => {
 
 test("what does not know the secret is not spoken to", async () => {
   const run = reach().run();
-  await vi.waitFor(() => expect(sockets.at(-1)?.onmessage).toBeTruthy());
+  await eventually(() => expect(sockets.at(-1)?.onmessage).toBeTruthy());
   const socket = sockets[0] as Socket;
   await socket.says({ nonce: "ab".repeat(32) }, { proof: "cd".repeat(32) });
   await run;

@@ -2,7 +2,7 @@ import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { live } from "../live/live.svelte";
 import { href, navigate } from "../router.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../testing";
+import { click, eventually, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../testing";
 import Header from "./Header.svelte";
 import Mark from "./Mark.svelte";
 import { session } from "./session.svelte";
@@ -88,7 +88,7 @@ test("who cannot be signed out reads why", async () => {
   const host = show(Header, { openPalette: () => undefined, openHelp: () => undefined });
   click(host, "Sign out");
   await settled();
-  await vi.waitFor(() => expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none."));
+  await eventually(() => expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none."));
   expect(session.stage).toBe("in");
 });
 

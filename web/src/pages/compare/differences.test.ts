@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
+import { click, eventually, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
 import "./ChangedFiles.svelte"; // here, so that a busy machine compiles them before a test waits
 import "./ChangedPackages.svelte";
 import type { Compared } from "./compared";
@@ -45,10 +45,10 @@ test("the commits of two jobs are said at once, and their files compared when as
   expect(textOf(host)).toContain("job a: commit aaaaaaaaaaaa, branch main");
   expect(textOf(host)).toContain("What job b has not committed");
   const details = open(host, "Files");
-  await vi.waitFor(() => expect(textOf(details)).toContain("2 of the files differ."));
+  await eventually(() => expect(textOf(details)).toContain("2 of the files differ."));
   expect(textsOf(details, "li > button")).toEqual(["− old.py removed", "± train.py changed"]);
   click(details, "± train.py changed");
-  await vi.waitFor(() => expect(textsOf(details, "pre span")).toEqual(["@@ -1 +1 @@", "-lr = 1", "+lr = 2"]));
+  await eventually(() => expect(textsOf(details, "pre span")).toEqual(["@@ -1 +1 @@", "-lr = 1", "+lr = 2"]));
 });
 
 test("the same code says so, and packages in other versions are a table", async () => {
@@ -62,7 +62,7 @@ test("the same code says so, and packages in other versions are a table", async 
   expect(textOf(host)).toContain("Both have the same code.");
   expect(textOf(other)).toContain("Both run built-in recipes.");
   const details = open(host, "Packages");
-  await vi.waitFor(() =>
+  await eventually(() =>
     expect(textsOf(details, "tbody th, tbody td")).toEqual([
       ...["numpy", "2", "not installed", "scipy", "not installed", "3", "torch", "1", "2"],
     ]),

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { route, setQuery } from "../../router.svelte";
-import { removeAll, serve, settled, show, textOf } from "../../testing";
+import { eventually, removeAll, serve, settled, show, textOf } from "../../testing";
 import Compare from "./Compare.svelte";
 import "./Found.svelte"; // here, so that a busy machine compiles it before a test waits
 import { columnsFor, rowsOf, withPoints } from "./found";
@@ -97,7 +97,7 @@ test("an address with a filter plots up to a thousand runs, and takes those that
   });
   setQuery({ sweep: "swp_1" });
   const host = show(Compare, {});
-  await vi.waitFor(() => {
+  await eventually(() => {
     flushSync();
     expect(textOf(host)).toContain("2 runs");
   });

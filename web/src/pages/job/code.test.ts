@@ -1,6 +1,16 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { setQuery } from "../../router.svelte";
-import { click, removeAll, serve, settled, show, textOf, textsOf, type Asked } from "../../testing";
+import {
+  click,
+  eventually,
+  removeAll,
+  serve,
+  settled,
+  show,
+  textOf,
+  textsOf,
+  type Asked,
+} from "../../testing";
 import Code from "./Code.svelte";
 import { view } from "./testing";
 
@@ -50,7 +60,7 @@ test("the files are a tree, the program is marked, and a file is shown with the 
   expect(textOf(host)).toContain("the program, executable");
   click(host, "train.py");
   await settled();
-  await vi.waitFor(() => expect(host.querySelectorAll("pre").length).toBe(2));
+  await eventually(() => expect(host.querySelectorAll("pre").length).toBe(2));
   const [numbers, source] = host.querySelectorAll("pre");
   expect([numbers?.textContent, source?.textContent, host.querySelector("img")]).toEqual([
     "1\n2",
