@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 import logging
 import os
@@ -115,26 +115,17 @@ def _add_model(store: Store, job_id: str) -> None:
 
 
 def _upload(store: Store, _: str) -> None:
-    """Sends what is missing of a bundle, again if another request is faster, as a client does."""
-    while not _is_uploaded(store):
-        pass
-
-
-def _is_uploaded(store: Store) -> bool:
-    """Sends what is missing of a bundle. Returns False where another request appends to it."""
+    """Sends what is missing of a bundle. It is refused while another request appends to it, which then completes it."""
     bundle = packed()
     found = Uploads(store.blobs.uploads).find(SERVICE.name, bundle.sha256)
     offset = found.received if found is not None else 0
     upload = Upload(bundle.sha256, len(bundle.tar), offset, max_bytes=1 << 20, max_files=10)
-    try:
+    with suppress(Conflict, TooManyRequests):
         opened = uploads.begin(store, upload, caller=SERVICE)
         if isinstance(opened, PartialFile):
             with closing(opened):
                 uploads.append(opened, upload, bundle.tar[offset:])
                 uploads.finish(store, opened, upload, caller=SERVICE)
-    except (Conflict, TooManyRequests):
-        return False
-    return True
 
 
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
@@ -157,12 +148,6 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
 def request(settings: Settings, what: str, subject: str) -> None:
     with opened(settings) as store:
         REQUESTS[what](store, subject)
-
-
-def try_to_upload(settings: Settings) -> None:
-    """Sends the bundle once, and not again where another request appends to it."""
-    with opened(settings) as store:
-        _is_uploaded(store)
 
 
 def submit_many(settings: Settings, count: int, answered: Path) -> None:

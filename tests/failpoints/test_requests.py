@@ -1,7 +1,6 @@
 """The API is killed, or delayed while the request is repeated, around each of its commits and pushes."""
 
 from contextlib import AbstractContextManager
-from functools import partial
 from io import BytesIO
 
 import pytest
@@ -65,10 +64,7 @@ def test_a_repeated_request_beside_a_hung_one_has_one_effect(service: FailpointF
     subject = _arrange(service, what)
     with _playing(service, what, subject, plan=f"{point}=stop@1") as child:
         child.wait_for_stop()
-        repeated = partial(_again, service, what, subject)
-        if what == "bundle":  # it waits for no lock: it is refused until the first one has ended
-            repeated = partial(actions.try_to_upload, service.settings)
-        with beside(service.database, repeated):
+        with beside(service.database, _again, service, what, subject):
             child.go_on()
             assert child.wait() in {0, REFUSED}
     _check(service, what, subject)
