@@ -7,6 +7,5 @@ from torchyard.models.library import configure_transformers
 configure_transformers()
 for name in ("transformers.models.llama.modeling_llama", "peft"):
     import_module(name)
-import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping(
-    "llama"
-)  # caches 868 compiled patterns
+mapping = import_module("transformers.conversion_mapping")
+mapping.get_checkpoint_conversion_mapping("llama")  # caches 868 compiled patterns

@@ -13,7 +13,7 @@ forks.preload("tests.torchyard.client.openapi")  # it is made once, before the t
 
 _JSON = "application/json"
 _OF_WORKERS = "/v1/worker/"
-"""What remote workers send is no part of the public API, and stands in no document."""
+"""Requests of remote workers: they are not part of the public API, so the document leaves them out."""
 
 
 def refusal(method: str, path: str, status: int, body: Any) -> str | None:
